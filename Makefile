@@ -1,0 +1,91 @@
+# assay: one Makefile, no recursion. `make help` lists the targets.
+# A second tree: make B=build-asan SAN=-fsanitize=address,undefined
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+B ?= build
+SAN ?=
+PREFIX ?= /usr/local
+WERROR ?=
+VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
+GIT_COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+
+PKGS := jansson sqlite3 libsodium libcrypto libcurl libmicrohttpd hwloc
+PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
+PKG_LIBS := $(shell pkg-config --libs $(PKGS))
+CRITERION_LIBS := $(shell pkg-config --libs criterion 2>/dev/null)
+
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
+        -Wmissing-prototypes -Wcast-qual -Wformat=2 -Wundef -Wvla -Wwrite-strings -Wdouble-promotion
+FORTIFY := $(if $(SAN),,-D_FORTIFY_SOURCE=3 -fstack-protector-strong)
+CFLAGS ?= $(if $(SAN),-O1,-O2) -g
+override CPPFLAGS += -D_GNU_SOURCE -I. $(PKG_CFLAGS)
+override CFLAGS += -std=c17 $(WARN) $(WERROR) -ffp-contract=off -fno-omit-frame-pointer -fPIE $(FORTIFY) $(SAN)
+override LDFLAGS += -pie -Wl,-z,relro,-z,now $(SAN)
+LIBS := $(PKG_LIBS) -lm -lpthread
+
+SRC := $(filter-out harness/cli/main.c,$(wildcard harness/*/*.c workloads/*.c workloads/*/*.c backends/*.c backends/*/*.c results/*.c results/*/*.c))
+OBJ := $(SRC:%.c=$(B)/%.o)
+EMBED := $(sort $(wildcard workloads/library/*.json workloads/models/*.json backends/tpu_sim/chips/*.json schemas/*.json schemas/rules/*.json schemas/sql/*.sql))
+TEST_SRC := $(wildcard tests/core/*.c tests/measure/*.c tests/workloads/*.c tests/backends/*.c tests/results/*.c tests/run/*.c tests/cli/*.c)
+TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
+# plain programs (threads, fuzz replay): Criterion cannot run under ThreadSanitizer
+PLAIN := $(patsubst %.c,$(B)/%,$(wildcard tests/threads/*.c))
+FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+BENCH := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
+HEADERS := $(wildcard harness/*/*.h workloads/*.h workloads/*/*.h backends/*.h backends/*/*.h results/*.h results/*/*.h)
+
+.PHONY: all
+all: $(B)/assay ## build build/assay
+
+$(B)/assay: $(B)/harness/cli/main.o $(B)/libassay.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+$(B)/libassay.a: $(OBJ) $(B)/embed.o
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(B)/%.o: %.c Makefile
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+$(B)/harness/core/version.o: override CPPFLAGS += -DASSAY_VERSION='"$(VERSION)"' -DASSAY_GIT_COMMIT='"$(GIT_COMMIT)"'
+$(B)/harness/core/version.o: $(B)/version.stamp
+$(B)/version.stamp: FORCE
+	@mkdir -p $(B); echo '$(VERSION) $(GIT_COMMIT)' | cmp -s - $@ || echo '$(VERSION) $(GIT_COMMIT)' > $@
+.PHONY: FORCE
+FORCE:
+
+$(B)/embed.S: scripts/embed.sh $(EMBED) $(B)/embed.list
+	@mkdir -p $(B)
+	scripts/embed.sh $(EMBED) > $@
+$(B)/embed.list: FORCE
+	@mkdir -p $(B); echo '$(EMBED)' | cmp -s - $@ || echo '$(EMBED)' > $@
+$(B)/embed.o: $(B)/embed.S $(EMBED)
+	$(CC) -c -o $@ $<
+
+# Criterion's new assertions warn under -Wconversion
+$(B)/tests/%.o: override CFLAGS += -Wno-conversion -Wno-sign-conversion -Wno-missing-prototypes -Wno-pedantic -Wno-shadow
+$(B)/assay-tests: $(TEST_OBJ) $(B)/libassay.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CRITERION_LIBS) $(LIBS)
+$(PLAIN) $(BENCH): $(B)/%: $(B)/%.o $(B)/libassay.a
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+F ?= *
+.PHONY: test
+test: $(B)/assay-tests $(B)/assay $(PLAIN) ## run the test suite (F='results/*' filters)
+	B=$(B) scripts/run-tests '$(F)'
+
+.PHONY: headers
+headers: ## each header compiles alone
+	@for h in $(HEADERS); do $(CC) $(CPPFLAGS) $(CFLAGS) -fsyntax-only -x c $$h || exit 1; done; echo "headers: $(words $(HEADERS)) compile alone"
+
+.PHONY: clean
+clean: ## remove the build trees
+	rm -rf build build-*
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s '|'
+
+-include $(OBJ:.o=.d) $(B)/harness/cli/main.d $(TEST_OBJ:.o=.d)

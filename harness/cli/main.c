@@ -1,0 +1,4 @@
+/* The program. */
+int main(void) {
+    return 0;
+}

@@ -1,0 +1,43 @@
+/* Rule packs: versioned data (schemas/rules/NAME.json) that say when a run is valid. Code knows kinds
+ * of rules, never a benchmark's name. A kind is one row of a table in rules.c. */
+#ifndef HARNESS_MEASURE_RULES_H
+#define HARNESS_MEASURE_RULES_H
+
+#include "harness/core/err.h"
+#include "harness/measure/metrics.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+enum { RULES_MAX = 64 };
+
+struct verdict {
+    char rule[48];       /* the rule's id in the pack */
+    bool ok;
+    char want[96], got[96];
+    char reason_code[48];/* machine code for invalidReasons when not ok: "min-duration", … */
+};
+
+struct rule_pack; /* parsed */
+
+/* name: shipped pack or path. */
+int rules_load(const char *name, struct rule_pack **out, struct err *e) MUST_USE;
+int rules_from_json(const json_t *json, const char *label, struct rule_pack **out,
+                    struct err *e) MUST_USE;
+void rules_free(struct rule_pack *p);
+const char *rules_name(const struct rule_pack *p);
+const char *rules_version(const struct rule_pack *p);
+const json_t *rules_json(const struct rule_pack *p); /* borrowed; digested into the record */
+
+/* Facts beside the metrics that rules may ask about. */
+struct rules_facts {
+    bool interrupted;
+    bool clock_stepped;
+    bool real_clock;
+    uint64_t seed;
+};
+/* One verdict a rule, in the pack's order; returns how many (at most RULES_MAX). */
+int rules_evaluate(const struct rule_pack *p, const struct metrics *m, const struct rules_facts *f,
+                   struct verdict *out);
+
+#endif

@@ -1,0 +1,40 @@
+/* The record: an in-toto Statement whose predicate says what ran, on what, with which outcome.
+ * Fields: certification.md section 5. One builder, used by run and by tests; the verifier reads the
+ * payload bytes only. */
+#ifndef RESULTS_RECORD_H
+#define RESULTS_RECORD_H
+
+#include "harness/core/buf.h"
+#include "harness/core/err.h"
+#include "harness/measure/metrics.h"
+#include "harness/measure/rules.h"
+#include "results/store.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+/* The one place that names the predicate type (as the test vectors do). */
+#define RECORD_PREDICATE_TYPE "https://assay.example/attestation/benchmark-result/v1"
+#define RECORD_STATEMENT_TYPE "https://in-toto.io/Statement/v1"
+
+struct record_input {
+    const struct run_begin *begin;
+    const struct run_handle *handle;
+    const struct metrics *metrics;
+    const struct metrics_facts *facts; /* signed: a verifier needs them to recompute */
+    const struct verdict *verdicts;
+    int nverdicts;
+    const char *verdict;            /* "VALID" or "INVALID" */
+    int64_t finished_wall_ns, monotonic_duration_ns;
+    const char *result_class, *system_name, *chip;
+    int64_t chips;
+    uint64_t log_chunks, log_bytes;
+    unsigned char log_digest[32];
+    const json_t *clock;            /* {"source","virtual",…} */
+    const json_t *client;           /* lateness, CPU share, context switches… ; may be NULL */
+    const json_t *bottleneck;       /* may be NULL */
+};
+/* Canonical Statement bytes into out (initialised by the caller). */
+int record_build(const struct record_input *in, struct buf *out, struct err *e) MUST_USE;
+
+#endif

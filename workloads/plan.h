@@ -1,0 +1,54 @@
+/* The plan: the seeded sequence of requests that a workload asks for.
+ *
+ * Request i is a pure function of (workload, seed, i) — or of the trace's line i — so that any number
+ * of shards together issue exactly the single-thread plan. A plan streams: memory does not grow with
+ * the number of requests. Times are left to the load pattern (harness/run/pattern.h), except a
+ * trace's own arrivals and a session's delays, which belong to the request. */
+#ifndef WORKLOADS_PLAN_H
+#define WORKLOADS_PLAN_H
+
+#include "harness/core/err.h"
+#include "workloads/workload.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define REQUEST_NO_SESSION UINT64_MAX
+
+struct request {
+    uint64_t id;        /* 0-based position in the whole plan */
+    uint64_t session;   /* REQUEST_NO_SESSION outside sessions */
+    uint32_t turn;      /* 0-based in the session */
+    bool last_turn;
+    uint32_t isl;       /* input tokens, whole context included */
+    uint32_t osl;       /* output tokens wanted (exact unless the backend cannot) */
+    uint32_t shared;    /* leading input tokens equal to the session's context so far (prefix) */
+    int64_t arrival_ns; /* a trace's arrival, from its first request; -1 = the pattern decides */
+    int64_t delay_ns;   /* think or tool time after the previous turn's end; 0 for a first turn */
+    uint64_t content_seed; /* from which a wire backend makes the prompt's token ids */
+    const char *text;   /* a trace's literal prompt, borrowed until the next plan_next; or NULL */
+};
+
+struct plan;
+
+/* A plan of shard `shard` of `shards`: without sessions, requests with id % shards == shard; with
+ * sessions, whole sessions with session % shards == shard. w is borrowed and must outlive it.
+ * limit: stop after this many requests of the whole plan (warm-up + measured); 0 = the workload's. */
+int plan_open(const struct workload *w, uint32_t shard, uint32_t shards, struct plan **out,
+              struct err *e) MUST_USE;
+
+/* Without sessions: the next request. With sessions: the first turn of the next session.
+ * *end is set when the plan is exhausted. Errors: a malformed trace line (file:line: …). */
+int plan_next(struct plan *p, struct request *r, bool *end, struct err *e) MUST_USE;
+
+/* The turn after `done` in its session (done->last_turn false). output_tokens: what was answered,
+ * which becomes part of the next context. Pure: needs no state but the request itself. */
+int plan_next_turn(struct plan *p, const struct request *done, uint32_t output_tokens,
+                   struct request *r, struct err *e) MUST_USE;
+
+/* How many requests the whole plan holds; -1 when only the trace's end will tell. */
+int64_t plan_total(const struct plan *p);
+
+void plan_close(struct plan *p);
+
+#endif
