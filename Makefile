@@ -16,7 +16,7 @@ PKG_LIBS := $(shell pkg-config --libs $(PKGS))
 CRITERION_LIBS := $(shell pkg-config --libs criterion 2>/dev/null)
 
 WARN := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wstrict-prototypes \
-        -Wmissing-prototypes -Wcast-qual -Wformat=2 -Wundef -Wvla -Wwrite-strings -Wdouble-promotion
+        -Wmissing-prototypes -Wcast-qual -Wformat=2 -Wundef -Wvla -Wwrite-strings -Wdouble-promotion -Wno-missing-field-initializers
 FORTIFY := $(if $(SAN),,-D_FORTIFY_SOURCE=3 -fstack-protector-strong)
 CFLAGS ?= $(if $(SAN),-O1,-O2) -g
 override CPPFLAGS += -D_GNU_SOURCE -I. $(PKG_CFLAGS)
@@ -65,7 +65,7 @@ $(B)/embed.o: $(B)/embed.S $(EMBED)
 	$(CC) -c -o $@ $<
 
 # Criterion's new assertions warn under -Wconversion
-$(B)/tests/%.o: override CFLAGS += -Wno-conversion -Wno-sign-conversion -Wno-missing-prototypes -Wno-pedantic -Wno-shadow
+$(B)/tests/%.o: override CFLAGS += -Wno-conversion -Wno-sign-conversion -Wno-missing-prototypes -Wno-pedantic -Wno-shadow -Wno-cast-qual $(if $(findstring clang,$(CC)),-Wno-incompatible-pointer-types-discards-qualifiers,-Wno-discarded-qualifiers)
 $(B)/assay-tests: $(TEST_OBJ) $(B)/libassay.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CRITERION_LIBS) $(LIBS)
 $(PLAIN) $(BENCH): $(B)/%: $(B)/%.o $(B)/libassay.a
