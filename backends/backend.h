@@ -53,6 +53,8 @@ struct backend_open_args {
     const void *options;             /* options_size bytes, filled from the table */
     struct event_sink *sink;         /* borrowed for the instance's life */
     uint32_t shard, shards;
+    int64_t origin_ns;               /* CLOCK_MONOTONIC time that now() counts from on real clocks, so
+                                        that all shards share one zero; virtual clocks ignore it */
     int64_t max_in_flight;           /* the most the driver will have open at once; 0 = unbounded */
 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+PRINTF_LIKE(5, 0)
 static void err_vset(struct err *e, int code, const char *file, int line, const char *fmt,
                      va_list ap) {
     e->code = code;

@@ -17,7 +17,8 @@
 enum event_kind {
     EVENT_NONE = 0,
     /* request = request id unless said otherwise */
-    EVENT_MARK = 1,       /* request = enum event_mark: a window begins or ends */
+    EVENT_MARK = 1,       /* request = enum event_mark; a = the boundary in ns, which may lie before
+                             the event's own time (a window begins at an intended issue time) */
     EVENT_SESSION = 2,    /* a = session id, b = turn; before ISSUE, only in session workloads */
     EVENT_ISSUE = 3,      /* a = lateness_ns (time - intended time, >= 0), b = planned input tokens */
     EVENT_SENT = 4,       /* last request byte accepted by the socket; absent = sent at ISSUE */
@@ -35,8 +36,9 @@ enum event_kind {
 
 enum event_mark {
     MARK_RUN_BEGIN = 1,
-    MARK_WINDOW_BEGIN = 2, /* warm-up is over */
-    MARK_WINDOW_END = 3,   /* issuing stopped; what is in flight may still complete */
+    MARK_WINDOW_BEGIN = 2, /* warm-up is over: the intended time of the first measured request */
+    MARK_WINDOW_END = 3,   /* begin + duration when a duration was asked for (what is in flight may
+                              still complete), else the last completion */
     MARK_RUN_END = 4,
     MARK_INTERRUPTED = 5,
 };
@@ -101,6 +103,18 @@ struct event_sink {
 static inline void event_sink_flush(struct event_sink *s) {
     if (s->block->n)
         s->block = s->flush(s->ctx, s->block);
+}
+
+/* Makes sure that the next k events (k < EVENT_BLOCK_CAP) do not flush, so that they can be taken back
+ * with event_sink_rollback: the driver records ISSUE before it submits, and a busy backend takes
+ * nothing. */
+static inline void event_sink_reserve(struct event_sink *s, uint32_t k) {
+    if (s->block->n + k >= EVENT_BLOCK_CAP)
+        event_sink_flush(s);
+}
+static inline void event_sink_rollback(struct event_sink *s, uint32_t k) {
+    assert(s->block->n >= k);
+    s->block->n -= k;
 }
 
 static inline void event_put(struct event_sink *s, int64_t time_ns, enum event_kind kind,

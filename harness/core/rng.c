@@ -79,7 +79,7 @@ double det_log(double x) {
 /* e^x = 2^k e^r, |r| <= ln(2)/2, Taylor to r^13 (error below 1e-17). */
 double det_exp(double x) {
     if (x > 709.7)
-        return INFINITY;
+        return (double)INFINITY;
     if (x < -745.2)
         return 0;
     double kf = floor(x * 1.4426950408889634 + 0.5);
