@@ -75,6 +75,8 @@ int log_writer_open(struct store *s, const struct run_handle *h, uint32_t thread
                     struct event_sink *sinks, struct log_writer **out, struct err *e) MUST_USE;
 /* The first write error so far, else 0; cheap, for the driver's loop: a full disk ends the run. */
 int log_writer_error(struct log_writer *w, struct err *e) MUST_USE;
+/* How often a recorder had to wait for a free block. */
+uint64_t log_writer_stalls(const struct log_writer *w);
 /* Flushes the sinks, waits for the last commit, gives the log's total size and digest
  * (SHA-256 over thread (LE32), sequence (LE64) and blob SHA-256, in that order, of each chunk). */
 int log_writer_close(struct log_writer *w, uint64_t *chunks, uint64_t *bytes,

@@ -45,6 +45,8 @@ bool clock_was_stepped(const struct client_health *h);
 json_t *run_summary(const struct prepared *p, const struct run_handle *h, const struct run_result *r,
                     const json_t *bottleneck, const json_t *client,
                     const unsigned char record_sha256[32]);
+/* Warm-up and measured requests (or steps) of the plan; -1 when only a trace's end will tell. */
+int64_t run_total(const struct workload *w);
 json_t *bottleneck_json(const struct backend_share *s, int n);
 
 #endif
