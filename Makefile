@@ -32,6 +32,7 @@ TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
 # plain programs (threads, fuzz replay): Criterion cannot run under ThreadSanitizer
 PLAIN := $(patsubst %.c,$(B)/%,$(wildcard tests/threads/*.c))
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ_REPLAY := $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
 BENCH := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
 HEADERS := $(wildcard harness/*/*.h workloads/*.h workloads/*/*.h backends/*.h backends/*/*.h results/*.h results/*/*.h)
 
@@ -73,12 +74,62 @@ $(PLAIN) $(BENCH): $(B)/%: $(B)/%.o $(B)/libassay.a
 
 F ?= *
 .PHONY: test
-test: $(B)/assay-tests $(B)/assay $(PLAIN) ## run the test suite (F='results/*' filters)
+test: $(B)/assay-tests $(B)/assay $(PLAIN) $(FUZZ_REPLAY) ## run the test suite (F='results/*' filters)
 	B=$(B) scripts/run-tests '$(F)'
+
+.PHONY: bench
+bench: $(B)/assay $(BENCH) ## benchmarks, as ratios taken in the same run
+	B=$(B) scripts/bench
+
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+.PHONY: asan
+asan: ## the suite under AddressSanitizer and UBSan
+	$(MAKE) B=build-asan SAN='$(SANITIZE)' test
+
+.PHONY: tsan
+tsan: ## the threaded programs under ThreadSanitizer (Criterion cannot run there)
+	$(MAKE) B=build-tsan SAN=-fsanitize=thread plain
+	B=build-tsan scripts/run-plain
+
+.PHONY: plain
+plain: $(PLAIN)
+
+# Each fuzz target is one function. Here it is linked with a main that replays files; `make fuzz`
+# links the same function with libFuzzer.
+$(FUZZ_REPLAY): $(B)/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/fuzz/replay.o $(B)/libassay.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+.PHONY: replay
+replay: $(FUZZ_REPLAY) ## replay the fuzz corpora
+	B=$(B) scripts/replay-corpora
+
+FUZZ_S ?= 60
+.PHONY: fuzz
+fuzz: ## fuzz each parser for FUZZ_S seconds (clang, libFuzzer)
+	$(MAKE) B=build-fuzz CC=clang SAN='-fsanitize=fuzzer-no-link,address,undefined' build-fuzz/libassay.a
+	FUZZ_S=$(FUZZ_S) scripts/fuzz $(FUZZ_SRC)
+
+.PHONY: cover
+cover: ## coverage of the suite (gcovr)
+	$(MAKE) B=build-cov SAN=--coverage test
+	gcovr -r . --object-directory build-cov -e tests/ --sort-percentage
+
+.PHONY: lint
+lint: ## banned calls, climbing includes, formatting of the rooms, clang-tidy when asked (TIDY=1)
+	scripts/lint
 
 .PHONY: headers
 headers: ## each header compiles alone
 	@for h in $(HEADERS); do $(CC) $(CPPFLAGS) $(CFLAGS) -fsyntax-only -x c $$h || exit 1; done; echo "headers: $(words $(HEADERS)) compile alone"
+
+.PHONY: install uninstall
+install: all ## install to DESTDIR/PREFIX with man page and completion
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -m 755 $(B)/assay $(DESTDIR)$(PREFIX)/bin/assay
+	$(B)/assay help --man > $(DESTDIR)$(PREFIX)/share/man/man1/assay.1
+	$(B)/assay help --completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/assay
+uninstall: ## remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/assay $(DESTDIR)$(PREFIX)/share/man/man1/assay.1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/assay
 
 .PHONY: clean
 clean: ## remove the build trees
@@ -88,4 +139,4 @@ clean: ## remove the build trees
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s '|'
 
--include $(OBJ:.o=.d) $(B)/harness/cli/main.d $(TEST_OBJ:.o=.d)
+-include $(OBJ:.o=.d) $(B)/harness/cli/main.d $(TEST_OBJ:.o=.d) $(PLAIN:=.d) $(BENCH:=.d) $(FUZZ_SRC:%.c=$(B)/%.d)
