@@ -1,0 +1,98 @@
+/* JSON on the way to a reader. Knows nothing of what the members mean, except that a name that ends
+ * in _ns is a time and is shown with its unit. */
+#include "harness/cli/out.h"
+
+#include "harness/cli/term.h"
+
+#include <string.h>
+
+void out_json(const json_t *v, FILE *out) {
+    json_dumpf(v, out, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+    putc('\n', out);
+}
+
+static bool is_scalar(const json_t *v) {
+    return !json_is_object(v) && !json_is_array(v);
+}
+
+static bool ends_with(const char *s, const char *tail) {
+    size_t n = strlen(s), m = strlen(tail);
+    return n >= m && !strcmp(s + n - m, tail);
+}
+
+static void scalar(const char *name, const json_t *v, FILE *out) {
+    char text[FMT_BYTES];
+    if (json_is_string(v))
+        term_text(out, json_string_value(v));
+    else if (json_is_number(v) && name && ends_with(name, "_ns"))
+        fputs(fmt_ns(text, json_number_value(v)), out);
+    else if (json_is_integer(v))
+        fputs(fmt_count(text, json_integer_value(v)), out);
+    else if (json_is_real(v))
+        fputs(fmt_number(text, json_real_value(v)), out);
+    else
+        fputs(json_is_true(v) ? "yes" : json_is_false(v) ? "no" : "-", out);
+}
+
+static void array(const char *name, const json_t *v, int indent, FILE *out);
+
+static void object(const json_t *v, int indent, FILE *out) {
+    size_t width = 0;
+    const char *name;
+    json_t *member;
+    json_t *mutable = (json_t *)(uintptr_t)v; /* the iteration macros want it so; nothing is changed */
+    json_object_foreach(mutable, name, member) {
+        if (is_scalar(member) && term_columns(name) > width)
+            width = term_columns(name);
+    }
+    json_object_foreach(mutable, name, member) {
+        fprintf(out, "%*s", indent, "");
+        term_text(out, name);
+        if (is_scalar(member)) {
+            fprintf(out, "%*s  ", (int)(width - term_columns(name)), "");
+            scalar(name, member, out);
+            putc('\n', out);
+        } else if (json_is_object(member)) {
+            putc('\n', out);
+            object(member, indent + 2, out);
+        } else {
+            array(name, member, indent, out);
+        }
+    }
+}
+
+static void array(const char *name, const json_t *v, int indent, FILE *out) {
+    size_t i;
+    json_t *item;
+    bool flat = true;
+    json_array_foreach(v, i, item) flat = flat && is_scalar(item);
+    if (flat) {
+        fputs("  ", out);
+        json_array_foreach(v, i, item) {
+            if (i)
+                fputs(", ", out);
+            scalar(name, item, out);
+        }
+        if (!json_array_size(v))
+            fputs("(none)", out);
+        putc('\n', out);
+        return;
+    }
+    putc('\n', out);
+    json_array_foreach(v, i, item) {
+        fprintf(out, "%*s%zu\n", indent + 2, "", i + 1);
+        out_tree(item, indent + 4, out);
+    }
+}
+
+void out_tree(const json_t *v, int indent, FILE *out) {
+    if (json_is_object(v)) {
+        object(v, indent, out);
+    } else if (json_is_array(v)) {
+        array(NULL, v, indent, out);
+    } else {
+        fprintf(out, "%*s", indent, "");
+        scalar(NULL, v, out);
+        putc('\n', out);
+    }
+}

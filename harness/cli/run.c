@@ -1,0 +1,81 @@
+/* `assay run`: one run, its record, its summary. */
+#include "harness/cli/args.h"
+#include "harness/cli/run_args.h"
+#include "harness/cli/summary.h"
+#include "harness/cli/verbs.h"
+
+#include "harness/cli/out.h"
+
+#include <string.h>
+
+static void notes(const struct run_args *a, const struct run_result *r) {
+    if (a->c.quiet)
+        return;
+    if (r->key_created)
+        fprintf(stderr, "assay: info: made the runner key '%s'\n", r->key_path);
+    if (r->recovered_runs)
+        fprintf(stderr, "assay: info: closed %d run%s that an earlier process left open\n",
+                r->recovered_runs, r->recovered_runs == 1 ? "" : "s");
+}
+
+static int dry_run(const struct run_args *a, const struct run_options *o, struct err *e) {
+    json_t *plan = NULL;
+    int rc = run_plan(o, &plan, e);
+    if (rc)
+        return rc;
+    if (a->c.json)
+        out_json(plan, stdout);
+    else
+        out_tree(plan, 0, stdout);
+    json_decref(plan);
+    return 0;
+}
+
+static int run_run(void *options, struct err *e) {
+    struct run_args *a = options;
+    struct progress progress;
+    progress_init(&progress, !a->c.quiet && !a->c.no_progress);
+    struct run_options o;
+    run_args_options(a, &progress, &o);
+    if (a->dry_run)
+        return dry_run(a, &o, e);
+    stop_install();
+    struct run_result r = {0};
+    int rc = run_execute(&o, &r, e);
+    progress_clear(&progress);
+    if (rc && rc != ASSAY_ENEGATIVE && rc != ASSAY_EINTERRUPTED) {
+        run_result_release(&r);
+        return rc;
+    }
+    notes(a, &r);
+    if (a->c.json)
+        out_json(r.summary, stdout);
+    else if (a->c.quiet)
+        summary_line(r.summary, stdout);
+    else
+        summary_print(r.summary, a->c.db, &a->c.arena, stdout);
+    run_result_release(&r);
+    return rc;
+}
+
+const struct verb verb_run = {
+    .name = "run",
+    .usage = "WORKLOAD",
+    .summary = "one run: workload x load pattern x backend; stores a signed record",
+    .about =
+        "Issues the workload's requests to the backend by the load pattern, logs every event, computes "
+        "the metrics, judges them by the rule pack, signs the record and stores it. WORKLOAD is a "
+        "shipped definition ('assay inspect --list') or a file.\n\n"
+        "The run is entered in the store's register before the first request; an interrupted run is "
+        "stored and marked partial. What stands behind the numbers (measured, emulated, simulated, "
+        "projected or none) is inside the signature and in every heading.",
+    .examples = "assay run chat --backend tpu-sim -o chip=v6e -o chips=8 --pattern concurrency:64\n"
+                "assay run chat --backend http -o url=http://127.0.0.1:8000 --duration 600s\n"
+                "assay run chat --backend null --requests 1000 --json\n",
+    .args_min = 1,
+    .args_max = 1,
+    .options_size = sizeof(struct run_args),
+    .options = (const struct option *const[]){common_run, common_store, common_output, NULL},
+    .backends = true,
+    .run = run_run,
+};

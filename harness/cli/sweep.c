@@ -1,0 +1,219 @@
+/* `assay sweep`: the points as they end, then the Pareto table. */
+#include "harness/cli/out.h"
+#include "harness/cli/run_args.h"
+#include "harness/cli/summary.h"
+#include "harness/cli/verbs.h"
+#include "harness/run/sweep.h"
+
+#include <math.h>
+#include <string.h>
+
+struct sweep_args {
+    struct run_args run;
+    const char *concurrency, *rate;
+    struct strings over;
+};
+
+static const struct option sweep_options[] = {
+    {.name = "concurrency", .type = OPT_STR, .offset = offsetof(struct sweep_args, concurrency),
+     .unit = "N,…", .help = "a run for each number of requests (or sessions) in flight"},
+    {.name = "rate", .type = OPT_STR, .offset = offsetof(struct sweep_args, rate), .unit = "R,…",
+     .help = "a run for each rate of Poisson arrivals, requests per second"},
+    {.name = "over", .type = OPT_STR, .offset = offsetof(struct sweep_args, over),
+     .unit = "KEY=V1,V2,…", .flags = CLI_LIST,
+     .help = "a run for each value; KEY is a path of the workload's JSON, or o.NAME for an option of "
+             "the backend"},
+    {0},
+};
+
+struct watch {
+    struct progress progress;
+    bool quiet;
+};
+
+static void visit(void *ctx, const struct sweep *s, int i, bool ended) {
+    struct watch *w = ctx;
+    const struct sweep_point *p = &s->point[i];
+    if (!ended) {
+        bool on = w->progress.on;
+        progress_init(&w->progress, on);
+        snprintf(w->progress.label, sizeof w->progress.label, "%d/%d %.40s", i + 1, s->planned, p->label);
+        return;
+    }
+    progress_clear(&w->progress);
+    if (*p->error)
+        fprintf(stderr, "assay: warn: point %d/%d %s failed: %s\n", i + 1, s->planned, p->label,
+                p->error);
+    else if (!w->quiet)
+        fprintf(stderr, "assay: info: point %d/%d %s: run %s %s\n", i + 1, s->planned, p->label,
+                p->uuid, p->valid ? "valid" : "invalid");
+}
+
+static void number_cell(struct table *t, double v) {
+    char text[FMT_BYTES];
+    table_cell(t, isnan(v) ? "" : fmt_number(text, v));
+}
+
+static void time_cell(struct table *t, double v) {
+    char text[FMT_BYTES];
+    table_cell(t, isnan(v) ? "" : fmt_ns(text, v));
+}
+
+static void print_table(const struct sweep *s, struct arena *a, FILE *out) {
+    static const char *const fixed[] = {"output tok/s", "tok/s/chip", "tok/s/user", "TTFT p50",
+                                        "TTFT p99",     "TPOT p50",   "valid",      "frontier"};
+    enum { FIXED = sizeof fixed / sizeof *fixed };
+    const char *headings[TABLE_COLUMNS_MAX];
+    char align[TABLE_COLUMNS_MAX + 1];
+    int n = 0;
+    _Static_assert(SWEEP_AXES_MAX + FIXED <= TABLE_COLUMNS_MAX, "columns");
+    for (int i = 0; i < s->naxes; i++, n++) {
+        headings[n] = s->axis[i].name;
+        align[n] = 'r';
+    }
+    for (int i = 0; i < FIXED; i++, n++) {
+        headings[n] = fixed[i];
+        align[n] = i < FIXED - 2 ? 'r' : 'l';
+    }
+    align[n] = '\0';
+    const char *shout = "";
+    for (int i = 0; i < s->npoints && !*shout; i++)
+        shout = class_shout(json_string_value(json_object_get(
+            json_object_get(s->point[i].summary, "backend"), "class")));
+    if (*shout)
+        fprintf(out, "%s%s%s\n", term_bold(out), shout, term_plain(out));
+    struct table t;
+    table_init(&t, a, align, headings);
+    for (int i = 0; i < s->npoints; i++) {
+        const struct sweep_point *p = &s->point[i];
+        for (int x = 0; x < s->naxes; x++)
+            table_cell(&t, p->value[x]);
+        number_cell(&t, p->output_tokens_per_s);
+        number_cell(&t, p->per_chip);
+        number_cell(&t, p->per_user);
+        time_cell(&t, p->ttft_p50_ns);
+        time_cell(&t, p->ttft_p99_ns);
+        time_cell(&t, p->tpot_p50_ns);
+        table_cell(&t, *p->error ? "failed" : p->valid ? "yes" : "no");
+        table_cell(&t, p->frontier ? "*" : "");
+    }
+    table_print(&t, out, 0);
+    if (s->npoints < s->planned)
+        fprintf(out, "%d of %d points were run\n", s->npoints, s->planned);
+}
+
+static int make_axes(struct sweep_args *a, struct sweep_axis *axis, int *n, struct err *e) {
+    struct arena *arena = &a->run.c.arena;
+    int rc = 0;
+    *n = 0;
+    if (a->concurrency && a->rate)
+        return err_set(e, ASSAY_EUSAGE, "sweep: --concurrency and --rate both set the pattern");
+    if (a->concurrency) {
+        axis[*n] = (struct sweep_axis){SWEEP_PATTERN, "concurrency", "concurrency", NULL, 0};
+        rc = sweep_axis_list(&axis[(*n)++], a->concurrency, "sweep --concurrency", arena, e);
+    }
+    if (!rc && a->rate) {
+        axis[*n] = (struct sweep_axis){SWEEP_PATTERN, "rate", "poisson", NULL, 0};
+        rc = sweep_axis_list(&axis[(*n)++], a->rate, "sweep --rate", arena, e);
+    }
+    for (int i = 0; i < a->over.n && !rc; i++) {
+        if (*n == SWEEP_AXES_MAX)
+            return err_set(e, ASSAY_EUSAGE, "sweep: at most %d axes", SWEEP_AXES_MAX);
+        rc = sweep_axis_over(&axis[(*n)++], a->over.v[i], "sweep --over", arena, e);
+    }
+    for (int i = 0; i < *n && !rc; i++)
+        for (int j = 0; j < i && !rc; j++)
+            if (!strcmp(axis[i].name, axis[j].name))
+                rc = err_set(e, ASSAY_EUSAGE, "sweep: '%s' is swept twice", axis[i].name);
+    if (!rc && !*n)
+        rc = err_set(e, ASSAY_EUSAGE, "sweep: expected --concurrency, --rate or --over");
+    return rc;
+}
+
+/* The patterns are checked before the first run: a typing error must not cost an hour. */
+static int check_patterns(const struct sweep_axis *axis, int n, struct err *e) {
+    for (int i = 0; i < n; i++)
+        for (int v = 0; v < axis[i].n && axis[i].target == SWEEP_PATTERN; v++) {
+            char text[128];
+            struct pattern p;
+            snprintf(text, sizeof text, "%s:%s", axis[i].key, axis[i].value[v]);
+            int rc = pattern_parse(text, &p, e);
+            if (rc) {
+                if (e)
+                    e->code = ASSAY_EUSAGE;
+                return err_wrap(e, "sweep --%s", axis[i].name);
+            }
+        }
+    return 0;
+}
+
+static int dry_run(const struct sweep_args *a, const struct run_options *base,
+                   const struct sweep_axis *axis, int n, struct err *e) {
+    json_t *plan = NULL;
+    int rc = sweep_plan(base, axis, n, &plan, e);
+    if (rc)
+        return rc;
+    if (a->run.c.json)
+        out_json(plan, stdout);
+    else
+        out_tree(plan, 0, stdout);
+    json_decref(plan);
+    return 0;
+}
+
+static int run_sweep(void *options, struct err *e) {
+    struct sweep_args *a = options;
+    struct sweep_axis axis[SWEEP_AXES_MAX];
+    int n, rc = make_axes(a, axis, &n, e);
+    if (!rc)
+        rc = check_patterns(axis, n, e);
+    if (rc)
+        return rc;
+    struct watch watch = {.quiet = a->run.c.quiet};
+    progress_init(&watch.progress, !a->run.c.quiet && !a->run.c.no_progress);
+    struct run_options base;
+    run_args_options(&a->run, &watch.progress, &base);
+    if (a->run.dry_run)
+        return dry_run(a, &base, axis, n, e);
+    stop_install();
+    struct sweep s;
+    rc = sweep_execute(&base, axis, n, visit, &watch, &s, e);
+    if (s.npoints && a->run.c.json) {
+        json_t *v = sweep_to_json(&s);
+        if (v)
+            out_json(v, stdout);
+        else
+            rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+        json_decref(v);
+    } else if (s.npoints) {
+        print_table(&s, &a->run.c.arena, stdout);
+    }
+    int failed = 0;
+    for (int i = 0; i < s.npoints; i++)
+        failed += *s.point[i].error != 0;
+    if (failed)
+        err_set(e, rc, "sweep: %d of %d points failed", failed, s.planned);
+    sweep_release(&s);
+    return rc;
+}
+
+const struct verb verb_sweep = {
+    .name = "sweep",
+    .usage = "WORKLOAD",
+    .summary = "a run per operating point; prints the Pareto table",
+    .about =
+        "Runs the workload once for each combination of the swept values, each run with its own signed "
+        "record, and marks the points that no other beats in output tokens per second per chip and in "
+        "tokens per second per user. A point that fails is reported and the sweep goes on; the exit "
+        "code is the worst of all points.",
+    .examples = "assay sweep chat --backend tpu-sim -o chip=v6e --concurrency 1,2,4,8,16,32,64\n"
+                "assay sweep chat --backend tpu-sim -o chip=v6e --over o.chips=4,8 --rate 1,2,4\n"
+                "assay sweep chat --backend null --over isl=512,1024,2048 --json\n",
+    .args_min = 1,
+    .args_max = 1,
+    .options_size = sizeof(struct sweep_args),
+    .options = (const struct option *const[]){sweep_options, common_run, common_store, common_output,
+                                              NULL},
+    .backends = true,
+    .run = run_sweep,
+};
