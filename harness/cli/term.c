@@ -165,13 +165,13 @@ void table_print(const struct table *t, FILE *out, int indent) {
         fputs("… (out of memory)\n", out);
 }
 
-/* v with three significant digits at least, never in exponent form between 1e-3 and 1e15. */
+/* v with three significant digits, all digits of a greater whole part; not for exponents. */
 static void digits(char *out, size_t n, double v) {
-    double a = fabs(v);
-    int decimals = a >= 100 || a == 0 ? 0 : a >= 10 ? 1 : a >= 1 ? 2 : 3;
-    /* 99.96 prints as 100.0 with one decimal: what follows the rounding decides */
-    if ((decimals == 1 && a >= 99.95) || (decimals == 2 && a >= 9.995))
-        decimals--;
+    double a = fabs(v), limit = 99.95; /* from here on no digit behind the point is left */
+    int decimals = 0;
+    /* 9.996 prints as 10.0: what it is after rounding decides */
+    for (; a != 0 && a < limit && decimals < 5; decimals++)
+        limit /= 10;
     snprintf(out, n, "%.*f", decimals, v);
 }
 

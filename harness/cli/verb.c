@@ -7,6 +7,7 @@
 #include <string.h>
 
 const struct verb *const verb_all[] = {
+    &verb_inspect,
     &verb_help,
     NULL,
 };
