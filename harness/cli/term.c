@@ -288,9 +288,9 @@ void progress_format(const struct run_progress *r, const char *label, int64_t wa
         buf_printf(&b, "  failed %s", fmt_count(u, r->failed));
     buf_printf(&b, "  in flight %s", fmt_count(u, r->in_flight));
     buf_printf(&b, "  %s/s", fmt_number(u, r->rate_per_s));
-    if (r->ttft_p50_ns > 0)
-        buf_printf(&b, "  TTFT p50 %s p99 %s", fmt_ns(t, (double)r->ttft_p50_ns),
-                   fmt_ns(u, (double)r->ttft_p99_ns));
+    if (r->e2e_p50_ns > 0)
+        buf_printf(&b, "  E2E p50 %s p99 %s", fmt_ns(t, (double)r->e2e_p50_ns),
+                   fmt_ns(u, (double)r->e2e_p99_ns));
     if (r->total > 0 && r->done > 0 && r->done < r->total) {
         clock_text(t, sizeof t,
                    (int64_t)((double)wall_ns * (double)(r->total - r->done) / (double)r->done));

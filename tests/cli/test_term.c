@@ -98,10 +98,10 @@ Test(cli_term, progress_says_how_far_and_until_when) {
     char text[256];
     struct run_progress p = {.elapsed_ns = 65 * INT64_C(1000000000), .issued = 300, .done = 250,
         .failed = 2, .total = 1000, .in_flight = 50, .rate_per_s = 3.85,
-        .ttft_p50_ns = 120 * 1000000, .ttft_p99_ns = 900 * 1000000};
+        .e2e_p50_ns = 120 * 1000000, .e2e_p99_ns = 900 * 1000000};
     progress_format(&p, "", 65 * INT64_C(1000000000), text, sizeof text);
     cr_assert(eq(str, text, "1:05  250/1,000 (25 %)  failed 2  in flight 50  3.85/s  "
-                            "TTFT p50 120 ms p99 900 ms  ETA 3:15"));
+                            "E2E p50 120 ms p99 900 ms  ETA 3:15"));
     p = (struct run_progress){.total = -1};
     progress_format(&p, "x=1", 0, text, sizeof text);
     cr_assert(eq(str, text, "x=1  0:00  0  in flight 0  0/s"));
