@@ -102,6 +102,11 @@ struct run_end {
 int store_run_end(struct store *s, const struct run_handle *h, const struct run_end *end,
                   struct err *e) MUST_USE;
 
+/* Adds another signature to a run's record; the caller has made it over store_envelope's payload.
+ * ASSAY_EUSAGE when there is no record or the key has signed it already. */
+int store_sign(struct store *s, int64_t run_id, const struct dsse_signature *sig,
+               const struct public_key *k, const char *owner, struct err *e) MUST_USE;
+
 /* Resolves "latest", a uuid or a unique prefix of one (>= 4 characters). ASSAY_EUSAGE when none. */
 int store_find_run(struct store *s, const char *ref, int64_t *run_id, char uuid[RUN_UUID],
                    struct err *e) MUST_USE;
