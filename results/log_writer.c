@@ -1,10 +1,11 @@
-/* The log writer: takes full event blocks from the recording threads, encodes and hashes them at once
- * (so that the block is free again), and commits batches of blobs from its own thread and connection.
+/* The log writer: takes full event blocks from the recording threads, encodes and hashes them at
+ * once (so that the block is free again), and commits batches of blobs from its own thread and
+ * connection.
  *
- * The recording side takes no lock: blocks travel through two bounded rings (full ones to the writer,
- * empty ones back), semaphores only count and wake. No transaction is open while the writer waits, so
- * that several runs on one store do not hold each other up. A batch is committed when it is
- * EVENT_FLUSH_NS old, full, or the last. Does not interpret events. */
+ * The recording side takes no lock: blocks travel through two bounded rings (full ones to the
+ * writer, empty ones back), semaphores only count and wake. No transaction is open while the writer
+ * waits, so that several runs on one store do not hold each other up. A batch is committed when it
+ * is EVENT_FLUSH_NS old, full, or the last. Does not interpret events. */
 #include "harness/core/clock.h"
 #include "results/hash.h"
 #include "results/store_internal.h"
@@ -21,7 +22,8 @@
 #include <time.h>
 
 enum {
-    POOL_BLOCKS = 32,   /* beside the one each sink holds: 131,072 events of slack for a slow commit */
+    POOL_BLOCKS =
+        32, /* beside the one each sink holds: 131,072 events of slack for a slow commit */
     BATCH_BLOBS = 256,
     BATCH_BYTES = 2 * 1024 * 1024,
 };
@@ -65,7 +67,8 @@ static void ring_push(struct ring *r, struct event_block *k) {
     atomic_store_explicit(&c->turn, at + 1, memory_order_release);
 }
 
-/* The caller has a semaphore's word that there is one: at most another thread is about to fill it. */
+/* The caller has a semaphore's word that there is one: at most another thread is about to fill it.
+ */
 static struct event_block *ring_pop(struct ring *r) {
     uint64_t at = atomic_fetch_add_explicit(&r->head, 1, memory_order_relaxed);
     struct cell *c = &r->cell[at & r->mask];
@@ -93,10 +96,10 @@ struct blob {
 };
 struct log_writer {
     struct ring full, spare;
-    sem_t nfull, nspare;      /* nfull counts one more when the writer shall stop */
+    sem_t nfull, nspare; /* nfull counts one more when the writer shall stop */
     _Atomic uint64_t stalls;
-    _Atomic bool stop;        /* set before the last post of nfull */
-    _Atomic int failed;       /* ASSAY_E*; err is written before it, and never again */
+    _Atomic bool stop;  /* set before the last post of nfull */
+    _Atomic int failed; /* ASSAY_E*; err is written before it, and never again */
     struct err err;
     struct event_block *pool;
     size_t pool_bytes;
@@ -107,7 +110,7 @@ struct log_writer {
     struct conn conn;
     sqlite3_stmt *insert;
     int64_t run_id;
-    uint8_t *batch;           /* BATCH_BYTES + one worst-case blob */
+    uint8_t *batch; /* BATCH_BYTES + one worst-case blob */
     size_t batch_bytes;
     int nblobs;
     struct blob blob[BATCH_BLOBS];
@@ -155,8 +158,8 @@ static int insert_batch(struct log_writer *w, struct err *e) {
     for (int i = 0; !rc && i < w->nblobs; i++) {
         const struct blob *b = &w->blob[i];
         bool row;
-        rc = sql_bind(&w->conn, w->insert, e, "iiiiiihb", w->run_id, (int64_t)b->thread, (int64_t)b->sequence,
-                      (int64_t)b->events, b->first_ns, b->last_ns, b->sha256,
+        rc = sql_bind(&w->conn, w->insert, e, "iiiiiihb", w->run_id, (int64_t)b->thread,
+                      (int64_t)b->sequence, (int64_t)b->events, b->first_ns, b->last_ns, b->sha256,
                       (const void *)(w->batch + b->offset), b->bytes);
         if (!rc)
             rc = sql_step(&w->conn, w->insert, &row, e);
@@ -251,18 +254,20 @@ static int allocate(struct log_writer *w, uint32_t threads) {
     if (!w->port || !w->batch || ring_init(&w->full, n) || ring_init(&w->spare, n))
         return -1;
     /* touched now, so that no page fault falls into the run */
-    void *p = mmap(NULL, w->pool_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    void *p = mmap(NULL, w->pool_bytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (p == MAP_FAILED)
         return -1;
     w->pool = p;
     return 0;
 }
 
-int log_writer_open(struct store *s, const struct run_handle *h, uint32_t threads, struct event_sink *sinks,
-                    struct log_writer **out, struct err *e) {
+int log_writer_open(struct store *s, const struct run_handle *h, uint32_t threads,
+                    struct event_sink *sinks, struct log_writer **out, struct err *e) {
     *out = NULL;
-    if (threads == 0 || threads > 65536)
-        return err_set(e, ASSAY_EUSAGE, "a log writer serves 1 to 65536 threads, not %u", (unsigned)threads);
+    if (threads == 0 || threads > EVENTLOG_THREADS_MAX)
+        return err_set(e, ASSAY_EUSAGE, "a log writer serves 1 to 65536 threads, not %u",
+                       (unsigned)threads);
     struct log_writer *w = aligned_alloc(64, (sizeof *w + 63) / 64 * 64);
     if (!w)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
@@ -286,7 +291,8 @@ int log_writer_open(struct store *s, const struct run_handle *h, uint32_t thread
     for (uint32_t i = 0; i < threads; i++) {
         w->port[i] = (struct port){.w = w, .sink = &sinks[i], .thread = i};
         hand_out(&w->port[i], &w->pool[i]);
-        sinks[i] = (struct event_sink){.block = &w->pool[i], .flush = hand_over, .ctx = &w->port[i]};
+        sinks[i] =
+            (struct event_sink){.block = &w->pool[i], .flush = hand_over, .ctx = &w->port[i]};
     }
     for (size_t i = 0; i < POOL_BLOCKS; i++)
         ring_push(&w->spare, &w->pool[threads + i]);
@@ -319,8 +325,8 @@ uint64_t log_writer_stalls(const struct log_writer *w) {
     return atomic_load_explicit(&w->stalls, memory_order_relaxed);
 }
 
-int log_writer_close(struct log_writer *w, uint64_t *chunks, uint64_t *bytes, unsigned char digest[32],
-                     struct err *e) {
+int log_writer_close(struct log_writer *w, uint64_t *chunks, uint64_t *bytes,
+                     unsigned char digest[32], struct err *e) {
     for (uint32_t i = 0; i < w->threads; i++) {
         event_sink_flush(w->port[i].sink);
         *w->port[i].sink = (struct event_sink){0};

@@ -27,7 +27,8 @@ static int default_path(char out[PATH_BYTES], struct err *e) {
     else if (home && *home)
         n = snprintf(out, PATH_BYTES, "%s/.local/share/assay/assay.db", home);
     else
-        return err_set(e, ASSAY_EENV, "no place for the results database: HOME is not set; give --db FILE");
+        return err_set(e, ASSAY_EENV,
+                       "no place for the results database: HOME is not set; give --db FILE");
     if (n < 0 || n >= PATH_BYTES)
         return err_set(e, ASSAY_EUSAGE, "the path of the results database is too long");
     return 0;
@@ -63,11 +64,11 @@ static const struct {
     uint32_t magic;
     const char *name;
 } network_file_systems[] = {
-    {NFS_SUPER_MAGIC, "NFS"},    {SMB_SUPER_MAGIC, "SMB"},   {0xFE534D42u, "SMB2"},
-    {0xFF534D42u, "CIFS"},       {FUSE_SUPER_MAGIC, "FUSE"}, {V9FS_MAGIC, "9P"},
-    {AFS_SUPER_MAGIC, "AFS"},    {AFS_FS_MAGIC, "AFS"},      {CODA_SUPER_MAGIC, "Coda"},
-    {CEPH_SUPER_MAGIC, "Ceph"},  {OCFS2_SUPER_MAGIC, "OCFS2"}, {0x0BD00BD0u, "Lustre"},
-    {0x47504653u, "GPFS"},       {0x19830326u, "BeeGFS"},
+    {NFS_SUPER_MAGIC, "NFS"},   {SMB_SUPER_MAGIC, "SMB"},     {0xFE534D42u, "SMB2"},
+    {0xFF534D42u, "CIFS"},      {FUSE_SUPER_MAGIC, "FUSE"},   {V9FS_MAGIC, "9P"},
+    {AFS_SUPER_MAGIC, "AFS"},   {AFS_FS_MAGIC, "AFS"},        {CODA_SUPER_MAGIC, "Coda"},
+    {CEPH_SUPER_MAGIC, "Ceph"}, {OCFS2_SUPER_MAGIC, "OCFS2"}, {0x0BD00BD0u, "Lustre"},
+    {0x47504653u, "GPFS"},      {0x19830326u, "BeeGFS"},
 };
 
 const char *store_network_fs(uint32_t magic) {
@@ -99,14 +100,17 @@ static int identify(struct conn *c, struct identity *id, struct err *e) {
     return rc;
 }
 
-static int check_identity(const struct conn *c, const struct identity *id, int known, struct err *e) {
+static int check_identity(const struct conn *c, const struct identity *id, int known,
+                          struct err *e) {
     if (id->application_id != STORE_APPLICATION_ID)
-        return err_set(e, ASSAY_EINPUT,
-                       "'%s' is a database of another program: expected application id 0x%x, found 0x%" PRIx64,
-                       c->path, (unsigned)STORE_APPLICATION_ID, (uint64_t)id->application_id);
+        return err_set(
+            e, ASSAY_EINPUT,
+            "'%s' is a database of another program: expected application id 0x%x, found 0x%" PRIx64,
+            c->path, (unsigned)STORE_APPLICATION_ID, (uint64_t)id->application_id);
     if (id->version > known)
         return err_set(e, ASSAY_EINPUT,
-                       "'%s' was written by a newer assay: expected schema version %d or older, found %" PRId64,
+                       "'%s' was written by a newer assay: expected schema version %d or older, "
+                       "found %" PRId64,
                        c->path, known, id->version);
     return 0;
 }
@@ -122,9 +126,11 @@ static int open_write(struct store *s, const char *path, int *recovered, struct 
         return rc;
     const char *net = network_fs_of(path);
     if (net)
-        return err_set(e, ASSAY_EENV,
-                       "'%s' is on a network file system (%s), which cannot hold the results database "
-                       "safely: give a local --db FILE or set ASSAY_DB", path, net);
+        return err_set(
+            e, ASSAY_EENV,
+            "'%s' is on a network file system (%s), which cannot hold the results database "
+            "safely: give a local --db FILE or set ASSAY_DB",
+            path, net);
     rc = conn_open(&s->c, path, CONN_WRITE | CONN_CREATE, e);
     if (!rc)
         rc = identify(&s->c, &id, e);
@@ -157,14 +163,16 @@ static int check_readable(struct conn *c, const struct identity *id, int known, 
     if (id->application_id == STORE_APPLICATION_ID && id->version > known) {
         struct err ignored = {0};
         if (!sql_get_int(c, &ignored, &min, &found,
-                         "SELECT CAST(value AS INTEGER) FROM meta WHERE key='min_reader_version'", "") &&
+                         "SELECT CAST(value AS INTEGER) FROM meta WHERE key='min_reader_version'",
+                         "") &&
             found && min <= known)
             return 0;
     }
     int rc = check_identity(c, id, known, e);
     if (!rc && id->version < known)
         rc = err_set(e, ASSAY_EINPUT,
-                     "'%s' has the older schema version %" PRId64 ", expected %d: `assay db migrate` upgrades it",
+                     "'%s' has the older schema version %" PRId64
+                     ", expected %d: `assay db migrate` upgrades it",
                      c->path, id->version, known);
     return rc;
 }
@@ -191,13 +199,16 @@ static int open_read(struct store *s, const char *path, struct err *e) {
     if (frozen && has_wal && network_fs_of(path))
         return err_set(e, ASSAY_EENV,
                        "'%s' is on a network file system and is being written (or was not closed): "
-                       "close it on the machine that writes it", path);
+                       "close it on the machine that writes it",
+                       path);
     rc = conn_open(&s->c, path, frozen && !has_wal ? CONN_IMMUTABLE : 0, e);
     if (!rc)
         rc = identify(&s->c, &id, e);
     if (rc && frozen && has_wal && rc == ASSAY_EENV)
-        return err_wrap(e, "'%s' is in a read-only directory and was not closed cleanly: open it once "
-                           "where it can be written", path);
+        return err_wrap(e,
+                        "'%s' is in a read-only directory and was not closed cleanly: open it once "
+                        "where it can be written",
+                        path);
     if (!rc)
         rc = check_readable(&s->c, &id, n, e);
     if (!rc)

@@ -3,8 +3,8 @@
  * A run is written in three acts: store_run_begin commits the register entry before any load;
  * chunks are appended while it runs, from one writer thread with its own connection;
  * store_run_end commits the signed record, the metrics and the closing register entry at once.
- * Nothing is ever updated. A run without an end is "open"; the next store_open for writing closes open
- * runs whose process is gone as aborted, reason crash-recovered. */
+ * Nothing is ever updated. A run without an end is "open"; the next store_open for writing closes
+ * open runs whose process is gone as aborted, reason crash-recovered. */
 #ifndef RESULTS_STORE_H
 #define RESULTS_STORE_H
 
@@ -40,26 +40,26 @@ void uuid_v7(char out[RUN_UUID]);
 /* What is known before the run starts. All digests are of canonical JSON. */
 struct run_begin {
     char uuid[RUN_UUID];
-    const char *campaign;   /* NULL = "workload/system/rules" derived from names and digests */
-    const json_t *workload; /* effective definition; borrowed, as all here */
+    const char *campaign;        /* NULL = "workload/system/rules" derived from names and digests */
+    const json_t *workload;      /* effective definition; borrowed, as all here */
     const json_t *workload_file; /* as given */
-    const json_t *system;   /* the system description */
-    const json_t *rules;    /* the rule pack */
-    const json_t *backend;  /* {"name","version","class","config":{…}} */
+    const json_t *system;        /* the system description */
+    const json_t *rules;         /* the rule pack */
+    const json_t *backend;       /* {"name","version","class","config":{…}} */
     const json_t *environment;
-    const char *mode;       /* "performance", … */
-    const char *load_kind;  /* pattern_kind_name, or "sessions" */
+    const char *mode;      /* "performance", … */
+    const char *load_kind; /* pattern_kind_name, or "sessions" */
     double load_value;
-    const char *seed;       /* decimal */
+    const char *seed; /* decimal */
     int64_t started_wall_ns;
 };
 struct run_handle {
     int64_t run_id;
     char uuid[RUN_UUID];
-    int64_t register_seq;     /* of run.started */
-    int64_t attempt;          /* n-th of the campaign */
+    int64_t register_seq; /* of run.started */
+    int64_t attempt;      /* n-th of the campaign */
     char campaign[256];
-    uint64_t previous_size;   /* register checkpoint seen at the start */
+    uint64_t previous_size; /* register checkpoint seen at the start */
     unsigned char previous_root[32];
     unsigned char workload_sha256[32], system_sha256[32], harness_sha256[32], backend_sha256[32],
         environment_sha256[32], rules_sha256[32];
@@ -67,8 +67,8 @@ struct run_handle {
 int store_run_begin(struct store *s, const struct run_begin *b, struct run_handle *h,
                     struct err *e) MUST_USE;
 
-/* The log writer: a thread of its own that takes full blocks over a bounded queue, encodes, hashes and
- * commits them (all blocks that are ready in one transaction; at latest after EVENT_FLUSH_NS).
+/* The log writer: a thread of its own that takes full blocks over a bounded queue, encodes, hashes
+ * and commits them (all blocks that are ready in one transaction; at latest after EVENT_FLUSH_NS).
  * threads: how many sinks. sinks[i] is initialised for shard i. */
 struct log_writer;
 int log_writer_open(struct store *s, const struct run_handle *h, uint32_t threads,
@@ -88,12 +88,12 @@ int store_log_open(struct store *s, int64_t run_id, struct eventlog_source *src,
 void store_log_close(struct eventlog_source *src);
 
 struct run_end {
-    const char *verdict;       /* "VALID", "INVALID", "ABORTED" */
+    const char *verdict; /* "VALID", "INVALID", "ABORTED" */
     int64_t finished_wall_ns, duration_ns;
     const struct metrics *metrics;
     const struct verdict *verdicts;
     int nverdicts;
-    const void *payload;       /* canonical Statement bytes; NULL for ABORTED without record */
+    const void *payload; /* canonical Statement bytes; NULL for ABORTED without record */
     size_t payload_bytes;
     const struct dsse_signature *signature;
     const struct public_key *key;

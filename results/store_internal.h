@@ -18,8 +18,8 @@ enum {
 /* One connection; one thread. */
 struct conn {
     sqlite3 *db;
-    char *path;         /* owned */
-    int64_t busy_ms;    /* how long BEGIN IMMEDIATE is tried in all */
+    char *path;      /* owned */
+    int64_t busy_ms; /* how long BEGIN IMMEDIATE is tried in all */
 };
 
 struct open_lease {
@@ -37,7 +37,8 @@ struct store {
 /* ---- store_sql.c: connections and statements ---- */
 
 enum conn_flags { CONN_WRITE = 1 << 0, CONN_CREATE = 1 << 1, CONN_IMMUTABLE = 1 << 2 };
-/* Opens and makes the settings that touch no file; conn_settings makes and reads back the others. */
+/* Opens and makes the settings that touch no file; conn_settings makes and reads back the others.
+ */
 int conn_open(struct conn *c, const char *path, unsigned flags, struct err *e) MUST_USE;
 int conn_settings(struct conn *c, bool write, struct err *e) MUST_USE;
 /* Denies DDL, ATTACH, pragmas and changes of signed tables to every later statement. */
@@ -62,8 +63,8 @@ int sql_run(struct conn *c, struct err *e, const char *sql, const char *types, .
 int sql_get_int(struct conn *c, struct err *e, int64_t *out, bool *found, const char *sql,
                 const char *types, ...) MUST_USE;
 
-/* The id that `find` selects; when there is none, `add` inserts the row and *id is its rowid. Both are
- * given the same values; `find` may use the first ones only. */
+/* The id that `find` selects; when there is none, `add` inserts the row and *id is its rowid. Both
+ * are given the same values; `find` may use the first ones only. */
 int sql_id(struct conn *c, struct err *e, int64_t *id, const char *find, const char *add,
            const char *types, ...) MUST_USE;
 

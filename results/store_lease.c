@@ -3,8 +3,8 @@
  *    drops it at any death; it also works among containers that share the file but not their pids;
  *  - the row of `lease` names process, boot and process start time, in case the lease file was
  *    removed under a living run.
- * A run given up by a closed handle has neither (pid 0). Rows of `lease` exist exactly for open runs,
- * so that looking for them does not grow with the store. */
+ * A run given up by a closed handle has neither (pid 0). Rows of `lease` exist exactly for open
+ * runs, so that looking for them does not grow with the store. */
 #include "harness/core/clock.h"
 #include "results/store_internal.h"
 
@@ -27,8 +27,8 @@ static void read_boot_id(char out[64]) {
     fclose(f);
 }
 
-/* Field 22 of /proc/PID/stat: start time in clock ticks since boot; -1 when there is no such process.
- * The name (field 2) may hold spaces and parentheses: count from the last ')'. */
+/* Field 22 of /proc/PID/stat: start time in clock ticks since boot; -1 when there is no such
+ * process. The name (field 2) may hold spaces and parentheses: count from the last ')'. */
 static int64_t process_start(int64_t pid) {
     char path[64], line[1024];
     snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
@@ -73,8 +73,9 @@ static void unlock_run(struct store *s, int64_t run_id) {
 int lease_take(struct store *s, int64_t run_id, struct err *e) {
     int rc = lock_run(s, run_id, e);
     if (rc)
-        return rc < 0 ? rc : err_set(e, ASSAY_EENV, "run %" PRId64 " of '%s' is held by another process",
-                                     run_id, s->c.path);
+        return rc < 0 ? rc
+                      : err_set(e, ASSAY_EENV, "run %" PRId64 " of '%s' is held by another process",
+                                run_id, s->c.path);
     struct open_lease *l = calloc(1, sizeof *l);
     if (!l) {
         unlock_run(s, run_id);
@@ -127,8 +128,9 @@ static int is_dead(struct store *s, int64_t run_id, bool *dead, struct err *e) {
     read_boot_id(boot);
     sqlite3_stmt *st = NULL;
     bool row = false, alive = false;
-    rc = sql_prepare(
-        &s->c, "SELECT pid,process_start FROM lease WHERE run_id=? AND boot_id=? AND pid>0", &st, e);
+    rc = sql_prepare(&s->c,
+                     "SELECT pid,process_start FROM lease WHERE run_id=? AND boot_id=? AND pid>0",
+                     &st, e);
     if (!rc)
         rc = sql_bind(&s->c, st, e, "it", run_id, boot);
     if (!rc)
@@ -153,10 +155,12 @@ static int recover_one(struct store *s, int64_t run_id, bool *done, struct err *
     if (rc)
         return rc;
     /* it may have ended between our look and this lock */
-    rc = sql_prepare(c,
-                     "SELECT uuid, (SELECT max(last_ns)-min(first_ns) FROM chunk k WHERE k.run_id=r.run_id)"
-                     " FROM run r WHERE run_id=? AND NOT EXISTS(SELECT 1 FROM run_end e WHERE e.run_id=r.run_id)",
-                     &st, e);
+    rc = sql_prepare(
+        c,
+        "SELECT uuid, (SELECT max(last_ns)-min(first_ns) FROM chunk k WHERE k.run_id=r.run_id)"
+        " FROM run r WHERE run_id=? AND NOT EXISTS(SELECT 1 FROM run_end e WHERE "
+        "e.run_id=r.run_id)",
+        &st, e);
     if (!rc)
         rc = sql_bind(c, st, e, "i", run_id);
     if (!rc)
@@ -184,7 +188,8 @@ int runs_recover(struct store *s, int *n, struct err *e) {
         int64_t id;
         bool found, dead, done = false;
         int rc = sql_get_int(&s->c, e, &id, &found,
-                             "SELECT run_id FROM lease WHERE run_id>? ORDER BY run_id LIMIT 1", "i", after);
+                             "SELECT run_id FROM lease WHERE run_id>? ORDER BY run_id LIMIT 1", "i",
+                             after);
         if (rc || !found)
             return rc;
         after = id;

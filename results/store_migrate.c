@@ -55,15 +55,16 @@ static int guard_key(struct conn *c, const char *table, const char *columns_sql,
     return rc;
 }
 
-/* The guards of one table. UPDATE and DELETE need one trigger each. INSERT OR REPLACE deletes without
- * firing a DELETE trigger unless the connection has recursive_triggers on, and that belongs to the
- * connection, not to the file; so a third trigger refuses an INSERT that would collide. */
+/* The guards of one table. UPDATE and DELETE need one trigger each. INSERT OR REPLACE deletes
+ * without firing a DELETE trigger unless the connection has recursive_triggers on, and that belongs
+ * to the connection, not to the file; so a third trigger refuses an INSERT that would collide. */
 static int guard_table(struct conn *c, const char *table, struct err *e) {
     struct buf when, sql;
     buf_init(&when, 64 * 1024);
     buf_init(&sql, 64 * 1024);
     sqlite3_stmt *st = NULL;
-    int rc = sql_prepare(c, "SELECT name FROM pragma_index_list(?) WHERE \"unique\" AND NOT partial", &st, e);
+    int rc = sql_prepare(
+        c, "SELECT name FROM pragma_index_list(?) WHERE \"unique\" AND NOT partial", &st, e);
     if (!rc)
         rc = sql_bind(c, st, e, "t", table);
     bool row = true;
@@ -82,7 +83,8 @@ static int guard_table(struct conn *c, const char *table, struct err *e) {
     static const struct {
         const char *suffix, *event;
         bool keyed;
-    } guards[] = {{"update", "UPDATE", false}, {"delete", "DELETE", false}, {"replace", "INSERT", true}};
+    } guards[] = {
+        {"update", "UPDATE", false}, {"delete", "DELETE", false}, {"replace", "INSERT", true}};
     for (size_t i = 0; i < sizeof guards / sizeof guards[0]; i++) {
         if (guards[i].keyed && !when.n)
             continue;
@@ -115,8 +117,10 @@ static int guard_all(struct conn *c, struct err *e) {
     buf_init(&names, 64 * 1024);
     sqlite3_stmt *st = NULL;
     bool row = true;
-    int rc = sql_prepare(
-        c, "SELECT name FROM sqlite_schema WHERE type='table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'", &st, e);
+    int rc = sql_prepare(c,
+                         "SELECT name FROM sqlite_schema WHERE type='table' AND name NOT LIKE "
+                         "'sqlite\\_%' ESCAPE '\\'",
+                         &st, e);
     while (!rc && !(rc = sql_step(c, st, &row, e)) && row) {
         const char *name = (const char *)sqlite3_column_text(st, 0);
         buf_put(&names, name, strlen(name) + 1);
@@ -154,7 +158,8 @@ static int back_up(struct conn *c, int version, struct err *e) {
             close(fd);
         return rc;
     }
-    return err_set(e, ASSAY_EENV, "too many copies of '%s' from earlier upgrades: remove some", c->path);
+    return err_set(e, ASSAY_EENV, "too many copies of '%s' from earlier upgrades: remove some",
+                   c->path);
 }
 
 static int migrate_one(struct conn *c, const struct migration *m, struct err *e) {
@@ -214,7 +219,9 @@ int metric_defs_seed(struct conn *c, struct err *e) {
             continue;
         }
         if (!add)
-            rc = sql_prepare(c, "INSERT INTO metric_def(name,stat,unit,better,description) VALUES(?,?,?,?,?)", &add, e);
+            rc = sql_prepare(
+                c, "INSERT INTO metric_def(name,stat,unit,better,description) VALUES(?,?,?,?,?)",
+                &add, e);
         if (!rc)
             rc = sql_bind(c, add, e, "ttttt", d->name, d->stat, d->unit, d->better, d->description);
         if (!rc)

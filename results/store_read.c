@@ -13,27 +13,31 @@ enum { RUN_REF_MIN = 4 };
 
 /* A UUIDv7 begins with its time, so runs of one minute share their first digits and differ in the
  * last ones: both ends are accepted. */
-int store_find_run(struct store *s, const char *ref, int64_t *run_id, char uuid[RUN_UUID], struct err *e) {
+int store_find_run(struct store *s, const char *ref, int64_t *run_id, char uuid[RUN_UUID],
+                   struct err *e) {
     char key[RUN_UUID] = "";
     bool latest = strcmp(ref, "latest") == 0;
     size_t n = strlen(ref);
     if (!latest) {
         if (n < RUN_REF_MIN || n >= RUN_UUID)
             return err_set(e, ASSAY_EUSAGE,
-                           "no run '%s': expected 'latest' or %d to 36 digits of a run's id", ref, RUN_REF_MIN);
+                           "no run '%s': expected 'latest' or %d to 36 digits of a run's id", ref,
+                           RUN_REF_MIN);
         for (size_t i = 0; i < n; i++) {
             char ch = ref[i];
             key[i] = (char)(ch >= 'A' && ch <= 'F' ? ch + 32 : ch);
             if (!strchr("0123456789abcdef-", key[i]))
-                return err_set(e, ASSAY_EUSAGE, "no run '%s': '%c' is not part of a run's id", ref, ch);
+                return err_set(e, ASSAY_EUSAGE, "no run '%s': '%c' is not part of a run's id", ref,
+                               ch);
         }
     }
     sqlite3_stmt *st = NULL;
-    int rc = sql_prepare(&s->c,
-                         latest ? "SELECT run_id, uuid FROM run ORDER BY run_id DESC LIMIT 1"
-                                : "SELECT run_id, uuid FROM run WHERE uuid>=?1 AND uuid<?1||'g'"
-                                  " UNION SELECT run_id, uuid FROM run WHERE substr(uuid,-length(?1))=?1 LIMIT 2",
-                         &st, e);
+    int rc = sql_prepare(
+        &s->c,
+        latest ? "SELECT run_id, uuid FROM run ORDER BY run_id DESC LIMIT 1"
+               : "SELECT run_id, uuid FROM run WHERE uuid>=?1 AND uuid<?1||'g'"
+                 " UNION SELECT run_id, uuid FROM run WHERE substr(uuid,-length(?1))=?1 LIMIT 2",
+        &st, e);
     if (!rc && !latest)
         rc = sql_bind(&s->c, st, e, "t", key);
     bool row = false;
@@ -48,7 +52,8 @@ int store_find_run(struct store *s, const char *ref, int64_t *run_id, char uuid[
         if (!latest)
             rc = sql_step(&s->c, st, &row, e);
         if (!rc && !latest && row)
-            rc = err_set(e, ASSAY_EUSAGE, "'%s' is the beginning or end of more than one run's id: give more digits",
+            rc = err_set(e, ASSAY_EUSAGE,
+                         "'%s' is the beginning or end of more than one run's id: give more digits",
                          ref);
     }
     sqlite3_finalize(st);
@@ -80,7 +85,9 @@ static int log_next(void *ctx, uint32_t thread, const uint8_t **p, size_t *n, st
     if (t->ended)
         return 0;
     if (!t->st) {
-        rc = sql_prepare(c, "SELECT sequence, sha256, data FROM chunk WHERE run_id=? AND thread=? ORDER BY sequence",
+        rc = sql_prepare(c,
+                         "SELECT sequence, sha256, data FROM chunk WHERE run_id=? AND thread=? "
+                         "ORDER BY sequence",
                          &t->st, e);
         if (!rc)
             rc = sql_bind(c, t->st, e, "ii", l->run_id, (int64_t)thread);
@@ -99,12 +106,16 @@ static int log_next(void *ctx, uint32_t thread, const uint8_t **p, size_t *n, st
     unsigned char digest[SHA256_N];
     if (sequence != t->sequence)
         return err_set(e, ASSAY_EINPUT,
-                       "the event log of thread %" PRIu32 " has a gap: expected chunk %" PRId64 ", found %" PRId64,
+                       "the event log of thread %" PRIu32 " has a gap: expected chunk %" PRId64
+                       ", found %" PRId64,
                        thread, t->sequence, sequence);
     sha256(data, bytes, digest);
-    if (sqlite3_column_bytes(t->st, 1) != SHA256_N || memcmp(digest, sqlite3_column_blob(t->st, 1), SHA256_N))
-        return err_set(e, ASSAY_EINPUT, "chunk %" PRId64 " of thread %" PRIu32 " of the event log has been changed: "
-                       "its SHA-256 differs", sequence, thread);
+    if (sqlite3_column_bytes(t->st, 1) != SHA256_N ||
+        memcmp(digest, sqlite3_column_blob(t->st, 1), SHA256_N))
+        return err_set(e, ASSAY_EINPUT,
+                       "chunk %" PRId64 " of thread %" PRIu32 " of the event log has been changed: "
+                       "its SHA-256 differs",
+                       sequence, thread);
     t->sequence++;
     *p = data;
     *n = bytes;
@@ -114,11 +125,14 @@ static int log_next(void *ctx, uint32_t thread, const uint8_t **p, size_t *n, st
 int store_log_open(struct store *s, int64_t run_id, struct eventlog_source *src, struct err *e) {
     *src = (struct eventlog_source){0};
     int64_t threads;
-    int rc = sql_get_int(&s->c, e, &threads, NULL, "SELECT max(thread)+1 FROM chunk WHERE run_id=?", "i", run_id);
+    int rc = sql_get_int(&s->c, e, &threads, NULL, "SELECT max(thread)+1 FROM chunk WHERE run_id=?",
+                         "i", run_id);
     if (rc)
         return rc;
-    if (threads < 0 || threads > 1 << 20)
-        return err_set(e, ASSAY_EINPUT, "the event log has thread number %" PRId64 ", expected less than 2^20", threads - 1);
+    if (threads < 0 || threads > EVENTLOG_THREADS_MAX)
+        return err_set(e, ASSAY_EINPUT,
+                       "the event log has thread number %" PRId64 ", expected less than %d",
+                       threads - 1, EVENTLOG_THREADS_MAX);
     struct log_source *l = calloc(1, sizeof *l + (size_t)threads * sizeof l->thread[0]);
     if (!l)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
@@ -137,18 +151,21 @@ void store_log_close(struct eventlog_source *src) {
     *src = (struct eventlog_source){0};
 }
 
-int log_digest(struct conn *c, int64_t run_id, uint64_t *chunks, uint64_t *bytes, unsigned char digest[SHA256_N],
-               struct err *e) {
+int log_digest(struct conn *c, int64_t run_id, uint64_t *chunks, uint64_t *bytes,
+               unsigned char digest[SHA256_N], struct err *e) {
     *chunks = *bytes = 0;
     struct sha256_stream *h = sha256_new();
     sqlite3_stmt *st = NULL;
     bool row = true;
-    int rc = sql_prepare(c, "SELECT thread, sequence, sha256, length(data) FROM chunk WHERE run_id=? ORDER BY thread, sequence",
+    int rc = sql_prepare(c,
+                         "SELECT thread, sequence, sha256, length(data) FROM chunk WHERE run_id=? "
+                         "ORDER BY thread, sequence",
                          &st, e);
     if (!rc)
         rc = sql_bind(c, st, e, "i", run_id);
     while (!rc && !(rc = sql_step(c, st, &row, e)) && row) {
-        uint64_t thread = (uint64_t)sqlite3_column_int64(st, 0), sequence = (uint64_t)sqlite3_column_int64(st, 1);
+        uint64_t thread = (uint64_t)sqlite3_column_int64(st, 0),
+                 sequence = (uint64_t)sqlite3_column_int64(st, 1);
         unsigned char head[12];
         for (int i = 0; i < 4; i++)
             head[i] = (unsigned char)(thread >> (8 * i));
@@ -172,7 +189,8 @@ int store_envelope(struct store *s, int64_t run_id, struct dsse *d, struct err *
     bool row = false;
     *d = (struct dsse){0};
     buf_init(&d->payload, DSSE_PAYLOAD_MAX_BYTES);
-    int rc = sql_prepare(c, "SELECT payload_type, payload, payload_sha256 FROM envelope WHERE run_id=?", &st, e);
+    int rc = sql_prepare(
+        c, "SELECT payload_type, payload, payload_sha256 FROM envelope WHERE run_id=?", &st, e);
     if (!rc)
         rc = sql_bind(c, st, e, "i", run_id);
     if (!rc)
@@ -181,7 +199,8 @@ int store_envelope(struct store *s, int64_t run_id, struct dsse *d, struct err *
         rc = err_set(e, ASSAY_EINPUT, "the run has no signed record: it is open or was aborted");
     if (rc)
         goto out;
-    snprintf(d->payload_type, sizeof d->payload_type, "%s", (const char *)sqlite3_column_text(st, 0));
+    snprintf(d->payload_type, sizeof d->payload_type, "%s",
+             (const char *)sqlite3_column_text(st, 0));
     buf_put(&d->payload, sqlite3_column_blob(st, 1), (size_t)sqlite3_column_bytes(st, 1));
     rc = buf_check(&d->payload, "the signed record", e);
     unsigned char digest[SHA256_N] = {0};
@@ -190,12 +209,15 @@ int store_envelope(struct store *s, int64_t run_id, struct dsse *d, struct err *
     sqlite3_finalize(st);
     st = NULL;
     if (!rc)
-        rc = sql_prepare(c, "SELECT keyid, sig FROM signature WHERE payload_sha256=? ORDER BY added_ns, keyid", &st, e);
+        rc = sql_prepare(
+            c, "SELECT keyid, sig FROM signature WHERE payload_sha256=? ORDER BY added_ns, keyid",
+            &st, e);
     if (!rc)
         rc = sql_bind(c, st, e, "h", digest);
     while (!rc && !(rc = sql_step(c, st, &row, e)) && row) {
         if (d->nsig == DSSE_SIGNATURES_MAX)
-            rc = err_set(e, ASSAY_EINPUT, "the record has more than %d signatures", DSSE_SIGNATURES_MAX);
+            rc = err_set(e, ASSAY_EINPUT, "the record has more than %d signatures",
+                         DSSE_SIGNATURES_MAX);
         else if (sqlite3_column_bytes(st, 1) != 64)
             rc = err_set(e, ASSAY_EINPUT, "a signature of the record is not 64 bytes long");
         if (rc)

@@ -33,8 +33,9 @@ static int read_head(struct conn *c, struct head *h, struct err *e) {
     size_t edges = (size_t)__builtin_popcountll(h->tree.size);
     if (sqlite3_column_bytes(st, 1) != SHA256_N ||
         (size_t)sqlite3_column_bytes(st, 2) != edges * SHA256_N) {
-        rc = err_set(e, ASSAY_EINPUT, "'%s' is damaged: register entry %" PRIu64 " has no valid edge",
-                     c->path, h->tree.size - 1);
+        rc = err_set(e, ASSAY_EINPUT,
+                     "'%s' is damaged: register entry %" PRIu64 " has no valid edge", c->path,
+                     h->tree.size - 1);
         goto out;
     }
     memcpy(h->chain, sqlite3_column_blob(st, 1), SHA256_N);
@@ -99,8 +100,9 @@ int register_append(struct conn *c, const char *kind, int64_t run_id, int64_t at
     register_chain(h.chain, entry.p, entry.n, chain);
     merkle_append(&h.tree, leaf);
     size_t edge_n = register_edge(&h.tree, edge);
-    rc = sql_run(c, e, "INSERT INTO register_entry VALUES(?,?,nullif(?,0),?,?,?,?,?)", "itiibhhb", *seq, kind,
-                 run_id, at_ns, (const void *)entry.p, entry.n, leaf, chain, (const void *)edge, edge_n);
+    rc = sql_run(c, e, "INSERT INTO register_entry VALUES(?,?,nullif(?,0),?,?,?,?,?)", "itiibhhb",
+                 *seq, kind, run_id, at_ns, (const void *)entry.p, entry.n, leaf, chain,
+                 (const void *)edge, edge_n);
 out:
     buf_release(&entry);
     return rc ? err_wrap(e, "writing the run register") : 0;
@@ -109,15 +111,18 @@ out:
 int store_register_each(struct store *s, register_visit_fn *fn, void *ctx, struct err *e) {
     sqlite3_stmt *st = NULL;
     bool row = true;
-    int rc = sql_prepare(&s->c, "SELECT seq, entry, leaf, chain FROM register_entry ORDER BY seq", &st, e);
+    int rc = sql_prepare(&s->c, "SELECT seq, entry, leaf, chain FROM register_entry ORDER BY seq",
+                         &st, e);
     while (!rc && !(rc = sql_step(&s->c, st, &row, e)) && row) {
         int64_t seq = sqlite3_column_int64(st, 0);
         if (sqlite3_column_bytes(st, 2) != SHA256_N || sqlite3_column_bytes(st, 3) != SHA256_N)
-            rc = err_set(e, ASSAY_EINPUT, "'%s' is damaged: register entry %" PRId64 " has a short digest",
+            rc = err_set(e, ASSAY_EINPUT,
+                         "'%s' is damaged: register entry %" PRId64 " has a short digest",
                          s->c.path, seq);
         else
-            rc = fn(ctx, (uint64_t)seq, sqlite3_column_blob(st, 1), (size_t)sqlite3_column_bytes(st, 1),
-                    sqlite3_column_blob(st, 2), sqlite3_column_blob(st, 3), e);
+            rc = fn(ctx, (uint64_t)seq, sqlite3_column_blob(st, 1),
+                    (size_t)sqlite3_column_bytes(st, 1), sqlite3_column_blob(st, 2),
+                    sqlite3_column_blob(st, 3), e);
     }
     sqlite3_finalize(st);
     return rc;

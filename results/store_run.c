@@ -29,7 +29,8 @@ void uuid_v7(char out[RUN_UUID]) {
     b[8] = (unsigned char)(0x80 | (b[8] & 0x3f));
     char hex[33];
     hex_encode(b, sizeof b, hex);
-    snprintf(out, RUN_UUID, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+    snprintf(out, RUN_UUID, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16,
+             hex + 20);
 }
 
 /* ---- the executable ---- */
@@ -59,8 +60,8 @@ static const char *text_of(const json_t *o, const char *key, const char *otherwi
 }
 
 /* Stores the canonical bytes of v unless they are there; digest receives their SHA-256. */
-static int put_document(struct conn *c, const json_t *v, const char *what, unsigned char digest[SHA256_N],
-                        struct err *e) {
+static int put_document(struct conn *c, const json_t *v, const char *what,
+                        unsigned char digest[SHA256_N], struct err *e) {
     struct buf b;
     int64_t ignored;
     bool found = false;
@@ -102,7 +103,8 @@ static const char *class_of(const json_t *backend, const json_t *system) {
 }
 
 /* The workload without its seed: runs that differ in nothing else compete for the same result. */
-static int campaign_workload_sha256(const json_t *workload, unsigned char out[SHA256_N], struct err *e) {
+static int campaign_workload_sha256(const json_t *workload, unsigned char out[SHA256_N],
+                                    struct err *e) {
     json_t *w = json_copy((json_t *)(uintptr_t)workload); /* shallow; the original is not changed */
     if (!w)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
@@ -166,34 +168,38 @@ static int put_shared(struct conn *c, const struct run_begin *b, struct run_hand
         return rc;
 
     const json_t *model = json_object_get(b->workload, "model");
-    const char *mname = json_is_object(model) ? text_of(model, "name", text_of(model, "$name", NULL))
-                                              : json_string_value(model);
+    const char *mname = json_is_object(model)
+                            ? text_of(model, "name", text_of(model, "$name", NULL))
+                            : json_string_value(model);
     rc = sql_id(c, e, &id->campaign, "SELECT campaign_id FROM campaign WHERE name=?",
                 "INSERT INTO campaign(name) VALUES(?)", "t", h->campaign);
     if (!rc)
         rc = sql_id(c, e, &id->workload, "SELECT workload_id FROM workload WHERE digest=?1",
-                    "INSERT INTO workload(digest,name,version,kind,model) VALUES(?,?,?,?,?)", "htttt",
-                    h->workload_sha256, wname, text_of(b->workload, "version", ""),
+                    "INSERT INTO workload(digest,name,version,kind,model) VALUES(?,?,?,?,?)",
+                    "htttt", h->workload_sha256, wname, text_of(b->workload, "version", ""),
                     text_of(b->workload, "kind", "unknown"), mname);
     if (!rc)
         rc = sql_id(c, e, &id->system, "SELECT system_id FROM system WHERE digest=?1",
                     "INSERT INTO system(digest,name) VALUES(?,?)", "ht", h->system_sha256, sname);
     if (!rc)
         rc = sql_id(c, e, &id->rules, "SELECT rule_pack_id FROM rule_pack WHERE digest=?1",
-                    "INSERT INTO rule_pack(digest,name,version) VALUES(?,?,?)", "htt", h->rules_sha256,
-                    rname, text_of(b->rules, "version", ""));
-    static const char find[] = "SELECT software_id FROM software WHERE kind=? AND name=? AND version=? AND digest=?";
+                    "INSERT INTO rule_pack(digest,name,version) VALUES(?,?,?)", "htt",
+                    h->rules_sha256, rname, text_of(b->rules, "version", ""));
+    static const char find[] =
+        "SELECT software_id FROM software WHERE kind=? AND name=? AND version=? AND digest=?";
     static const char add[] = "INSERT INTO software(kind,name,version,digest) VALUES(?,?,?,?)";
     if (!rc)
         rc = sql_id(c, e, &id->harness, find, add, "ttth", "harness", "assay", assay_version,
                     h->harness_sha256);
     if (!rc)
-        rc = sql_id(c, e, &id->backend, find, add, "tttb", "backend", text_of(b->backend, "name", "unnamed"),
-                    text_of(b->backend, "version", ""), (const void *)"", (size_t)0);
+        rc = sql_id(c, e, &id->backend, find, add, "tttb", "backend",
+                    text_of(b->backend, "name", "unnamed"), text_of(b->backend, "version", ""),
+                    (const void *)"", (size_t)0);
     return rc;
 }
 
-static int register_started(struct conn *c, const struct run_begin *b, struct run_handle *h, struct err *e) {
+static int register_started(struct conn *c, const struct run_begin *b, struct run_handle *h,
+                            struct err *e) {
     char hex[5][SHA256_HEX];
     const unsigned char *digest[5] = {h->workload_sha256, h->system_sha256, h->harness_sha256,
                                       h->rules_sha256, h->previous_root};
@@ -203,37 +209,42 @@ static int register_started(struct conn *c, const struct run_begin *b, struct ru
     for (int i = 0; i < 5; i++)
         hex_encode(digest[i], SHA256_N, hex[i]);
     json_t *o = json_pack("{ss ss sI ss ss ss ss ss ss}", "runId", h->uuid, "campaign", h->campaign,
-                          "attempt", (json_int_t)h->attempt, "workloadSha256", hex[0], "systemSha256",
-                          hex[1], "harnessSha256", hex[2], "rulesSha256", hex[3], "previousRoot", hex[4],
-                          "seed", b->seed);
-    rc = o ? register_append(c, "run.started", h->run_id, b->started_wall_ns, o, &h->register_seq, e)
-           : err_set(e, ASSAY_EINPUT, "the campaign's name or the seed is not valid UTF-8");
+                          "attempt", (json_int_t)h->attempt, "workloadSha256", hex[0],
+                          "systemSha256", hex[1], "harnessSha256", hex[2], "rulesSha256", hex[3],
+                          "previousRoot", hex[4], "seed", b->seed);
+    rc =
+        o ? register_append(c, "run.started", h->run_id, b->started_wall_ns, o, &h->register_seq, e)
+          : err_set(e, ASSAY_EINPUT, "the campaign's name or the seed is not valid UTF-8");
     json_decref(o);
     return rc;
 }
 
-static int begin_locked(struct store *s, const struct run_begin *b, struct run_handle *h, struct err *e) {
+static int begin_locked(struct store *s, const struct run_begin *b, struct run_handle *h,
+                        struct err *e) {
     struct conn *c = &s->c;
     struct ids id = {0};
     unsigned char workload_file[SHA256_N];
     int rc = put_shared(c, b, h, workload_file, &id, e);
     if (!rc)
-        rc = sql_get_int(c, e, &h->attempt, NULL, "SELECT count(*)+1 FROM run WHERE campaign_id=?", "i", id.campaign);
+        rc = sql_get_int(c, e, &h->attempt, NULL, "SELECT count(*)+1 FROM run WHERE campaign_id=?",
+                         "i", id.campaign);
     if (rc)
         return rc;
     const json_t *chips = json_object_get(b->system, "chips");
     if (!json_is_integer(chips))
         chips = json_object_get(b->backend, "chips");
     int64_t nchips = json_integer_value(chips);
-    rc = sql_run(c, e,
-                 "INSERT INTO run(uuid,campaign_id,attempt,workload_id,workload_file_digest,system_id,"
-                 "rule_pack_id,environment_digest,harness_id,backend_id,backend_digest,class,chip,chips,"
-                 "mode,load_kind,load_value,seed,started_ns) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
-                 "tiiihiihiihttittdti", h->uuid, id.campaign, h->attempt, id.workload, workload_file,
-                 id.system, id.rules, h->environment_sha256, id.harness, id.backend, h->backend_sha256,
-                 class_of(b->backend, b->system), text_of(b->system, "chip", text_of(b->backend, "chip", "")),
-                 nchips > 0 ? nchips : (int64_t)0, b->mode, b->load_kind, b->load_value, b->seed,
-                 b->started_wall_ns);
+    rc = sql_run(
+        c, e,
+        "INSERT INTO run(uuid,campaign_id,attempt,workload_id,workload_file_digest,system_id,"
+        "rule_pack_id,environment_digest,harness_id,backend_id,backend_digest,class,chip,chips,"
+        "mode,load_kind,load_value,seed,started_ns) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+        "tiiihiihiihttittdti", h->uuid, id.campaign, h->attempt, id.workload, workload_file,
+        id.system, id.rules, h->environment_sha256, id.harness, id.backend, h->backend_sha256,
+        class_of(b->backend, b->system),
+        text_of(b->system, "chip", text_of(b->backend, "chip", "")),
+        nchips > 0 ? nchips : (int64_t)0, b->mode, b->load_kind, b->load_value, b->seed,
+        b->started_wall_ns);
     if (rc)
         return rc;
     h->run_id = sqlite3_last_insert_rowid(c->db);
@@ -241,7 +252,8 @@ static int begin_locked(struct store *s, const struct run_begin *b, struct run_h
     return rc ? rc : register_started(c, b, h, e);
 }
 
-int store_run_begin(struct store *s, const struct run_begin *b, struct run_handle *h, struct err *e) {
+int store_run_begin(struct store *s, const struct run_begin *b, struct run_handle *h,
+                    struct err *e) {
     *h = (struct run_handle){0};
     snprintf(h->uuid, sizeof h->uuid, "%s", b->uuid);
     int rc = sql_begin(&s->c, e);
@@ -263,13 +275,15 @@ static int put_metrics(struct conn *c, int64_t run_id, const struct metrics *m, 
     for (int i = 0; m && i < m->n; i++) {
         const struct metric *v = &m->m[i];
         int64_t def;
-        int rc = sql_id(c, e, &def,
-                        "SELECT metric_id FROM metric_def WHERE name=?1 AND stat=?2 AND unit=?3 AND better=?4",
-                        "INSERT INTO metric_def(name,stat,unit,better,description) VALUES(?,?,?,?,?)", "ttttt",
-                        v->name, v->stat, v->unit, v->better, "");
+        int rc = sql_id(
+            c, e, &def,
+            "SELECT metric_id FROM metric_def WHERE name=?1 AND stat=?2 AND unit=?3 AND better=?4",
+            "INSERT INTO metric_def(name,stat,unit,better,description) VALUES(?,?,?,?,?)", "ttttt",
+            v->name, v->stat, v->unit, v->better, "");
         static const char add[] = "INSERT INTO metric VALUES(?,?,?,?,?,?,?)";
         if (!rc && v->ci_level > 0)
-            rc = sql_run(c, e, add, "iididdd", run_id, def, v->value, v->n, v->ci_level, v->ci_lo, v->ci_hi);
+            rc = sql_run(c, e, add, "iididdd", run_id, def, v->value, v->n, v->ci_level, v->ci_lo,
+                         v->ci_hi);
         else if (!rc)
             rc = sql_run(c, e, add, "iidinnn", run_id, def, v->value, v->n);
         if (rc)
@@ -282,14 +296,16 @@ static int put_verdicts(struct conn *c, int64_t run_id, const struct run_end *en
     int rc = 0;
     for (int i = 0; !rc && i < end->nverdicts; i++) {
         const struct verdict *v = &end->verdicts[i];
-        rc = sql_run(c, e, "INSERT INTO verdict VALUES(?,?,?,?,?,?,?)", "iitittt", run_id, (int64_t)i, v->rule,
-                     (int64_t)v->ok, v->want, v->got, v->reason_code);
+        rc = sql_run(c, e, "INSERT INTO verdict VALUES(?,?,?,?,?,?,?)", "iitittt", run_id,
+                     (int64_t)i, v->rule, (int64_t)v->ok, v->want, v->got, v->reason_code);
         int64_t there = 1;
         if (!rc && !v->ok)
-            rc = sql_get_int(c, e, &there, NULL, "SELECT count(*) FROM invalid_reason WHERE run_id=? AND code=?",
-                             "it", run_id, v->reason_code);
+            rc = sql_get_int(c, e, &there, NULL,
+                             "SELECT count(*) FROM invalid_reason WHERE run_id=? AND code=?", "it",
+                             run_id, v->reason_code);
         if (!rc && !there)
-            rc = sql_run(c, e, "INSERT INTO invalid_reason VALUES(?,?)", "it", run_id, v->reason_code);
+            rc = sql_run(c, e, "INSERT INTO invalid_reason VALUES(?,?)", "it", run_id,
+                         v->reason_code);
     }
     return rc;
 }
@@ -304,7 +320,8 @@ static int put_artifacts(struct conn *c, int64_t run_id, const json_t *payload, 
         unsigned char digest[SHA256_N];
         if (hex_decode(hex, SHA256_N, digest) || hex[2 * SHA256_N])
             return err_set(e, ASSAY_EINPUT, "the record's subject %zu has no SHA-256", i);
-        rc = sql_run(c, e, "INSERT INTO artifact VALUES(?,?,?)", "ith", run_id, text_of(subject, "name", ""), digest);
+        rc = sql_run(c, e, "INSERT INTO artifact VALUES(?,?,?)", "ith", run_id,
+                     text_of(subject, "name", ""), digest);
         if (rc)
             return rc;
     }
@@ -313,14 +330,16 @@ static int put_artifacts(struct conn *c, int64_t run_id, const json_t *payload, 
 
 static int put_key(struct conn *c, const struct public_key *k, const char *owner, struct err *e) {
     int64_t there;
-    int rc = sql_get_int(c, e, &there, NULL, "SELECT count(*) FROM key WHERE keyid=?", "t", k->keyid);
+    int rc =
+        sql_get_int(c, e, &there, NULL, "SELECT count(*) FROM key WHERE keyid=?", "t", k->keyid);
     if (!rc && !there)
         rc = sql_run(c, e, "INSERT INTO key VALUES(?,?,?)", "tht", k->keyid, k->raw, owner);
     return rc;
 }
 
-static int put_signature(struct conn *c, const unsigned char digest[SHA256_N], const struct dsse_signature *sig,
-                         const struct public_key *k, const char *owner, int64_t at_ns, struct err *e) {
+static int put_signature(struct conn *c, const unsigned char digest[SHA256_N],
+                         const struct dsse_signature *sig, const struct public_key *k,
+                         const char *owner, int64_t at_ns, struct err *e) {
     int rc = put_key(c, k, owner, e);
     if (!rc)
         rc = sql_run(c, e, "INSERT INTO signature VALUES(?,?,?,?)", "htbi", digest, k->keyid,
@@ -336,17 +355,19 @@ static int end_locked(struct conn *c, const struct run_handle *h, const struct r
     int rc = 0;
     if (end->payload) {
         sha256(end->payload, end->payload_bytes, digest);
-        rc = sql_run(c, e, "INSERT INTO envelope VALUES(?,?,?,?)", "hitb", digest, h->run_id, DSSE_PAYLOAD_TYPE,
-                     end->payload, end->payload_bytes);
+        rc = sql_run(c, e, "INSERT INTO envelope VALUES(?,?,?,?)", "hitb", digest, h->run_id,
+                     DSSE_PAYLOAD_TYPE, end->payload, end->payload_bytes);
         if (!rc && end->signature)
-            rc = put_signature(c, digest, end->signature, end->key, "runner", end->finished_wall_ns, e);
+            rc = put_signature(c, digest, end->signature, end->key, "runner", end->finished_wall_ns,
+                               e);
     }
     if (!rc)
-        rc = sql_run(c, e, "INSERT INTO run_end VALUES(?,?,?,?,?,?,?,?,?,?,?)", m ? "iiitthiiiii" : "iiitthnnnnn",
-                     h->run_id, end->finished_wall_ns, end->duration_ns, end->verdict,
+        rc = sql_run(c, e, "INSERT INTO run_end VALUES(?,?,?,?,?,?,?,?,?,?,?)",
+                     m ? "iiitthiiiii" : "iiitthnnnnn", h->run_id, end->finished_wall_ns,
+                     end->duration_ns, end->verdict,
                      aborted ? (end->abort_reason ? end->abort_reason : "unknown") : NULL,
-                     end->payload ? digest : NULL, m ? m->issued : 0, m ? m->completed : 0, m ? m->failed : 0,
-                     m ? m->input_tokens : 0, m ? m->output_tokens : 0);
+                     end->payload ? digest : NULL, m ? m->issued : 0, m ? m->completed : 0,
+                     m ? m->failed : 0, m ? m->input_tokens : 0, m ? m->output_tokens : 0);
     if (!rc)
         rc = put_metrics(c, h->run_id, m, e);
     if (!rc)
@@ -362,7 +383,9 @@ static int end_locked(struct conn *c, const struct run_handle *h, const struct r
     const char *kind = aborted ? "run.aborted" : "run.finished";
     int bad = !o;
     if (aborted)
-        bad = bad || json_object_set_new(o, "reason", json_string(end->abort_reason ? end->abort_reason : "unknown"));
+        bad = bad ||
+              json_object_set_new(o, "reason",
+                                  json_string(end->abort_reason ? end->abort_reason : "unknown"));
     else
         bad = bad || json_object_set_new(o, "verdict", json_string(end->verdict));
     if (end->payload)
@@ -376,7 +399,8 @@ static int end_locked(struct conn *c, const struct run_handle *h, const struct r
     return rc;
 }
 
-int store_run_end(struct store *s, const struct run_handle *h, const struct run_end *end, struct err *e) {
+int store_run_end(struct store *s, const struct run_handle *h, const struct run_end *end,
+                  struct err *e) {
     json_t *payload = NULL;
     int rc = 0;
     if (!end->payload && strcmp(end->verdict, "ABORTED"))
@@ -401,13 +425,15 @@ int run_abort(struct conn *c, int64_t run_id, const char *uuid, const char *reas
               int64_t duration_ns, struct err *e) {
     struct run_handle h = {.run_id = run_id};
     snprintf(h.uuid, sizeof h.uuid, "%s", uuid);
-    struct run_end end = {.verdict = "ABORTED", .finished_wall_ns = at_ns, .duration_ns = duration_ns,
+    struct run_end end = {.verdict = "ABORTED",
+                          .finished_wall_ns = at_ns,
+                          .duration_ns = duration_ns,
                           .abort_reason = reason};
     return end_locked(c, &h, &end, NULL, e);
 }
 
-int store_sign(struct store *s, int64_t run_id, const struct dsse_signature *sig, const struct public_key *k,
-               const char *owner, struct err *e) {
+int store_sign(struct store *s, int64_t run_id, const struct dsse_signature *sig,
+               const struct public_key *k, const char *owner, struct err *e) {
     unsigned char digest[SHA256_N];
     sqlite3_stmt *st = NULL;
     bool row = false;
@@ -425,8 +451,9 @@ int store_sign(struct store *s, int64_t run_id, const struct dsse_signature *sig
     sqlite3_finalize(st);
     int64_t there = 0;
     if (!rc)
-        rc = sql_get_int(&s->c, e, &there, NULL, "SELECT count(*) FROM signature WHERE payload_sha256=? AND keyid=?",
-                         "ht", digest, k->keyid);
+        rc = sql_get_int(&s->c, e, &there, NULL,
+                         "SELECT count(*) FROM signature WHERE payload_sha256=? AND keyid=?", "ht",
+                         digest, k->keyid);
     if (!rc && there)
         rc = err_set(e, ASSAY_EUSAGE, "key %s has signed this record already", k->keyid);
     if (!rc)

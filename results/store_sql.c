@@ -40,8 +40,8 @@ int sql_error(const struct conn *c, int rc, struct err *e, const char *doing) {
     case SQLITE_LOCKED:
         return err_set(e, ASSAY_EENV, "%s: '%s' is locked by another process", doing, c->path);
     case SQLITE_NOTADB:
-        return err_set(e, ASSAY_EINPUT, "'%s' is not a results database: the file has another format",
-                       c->path);
+        return err_set(e, ASSAY_EINPUT,
+                       "'%s' is not a results database: the file has another format", c->path);
     case SQLITE_CORRUPT:
         return err_set(e, ASSAY_EINPUT, "%s: '%s' is damaged: %s", doing, c->path, what);
     case SQLITE_NOMEM:
@@ -62,10 +62,12 @@ int conn_open(struct conn *c, const char *path, unsigned flags, struct err *e) {
     buf_init(&uri, 64 * 1024);
     uri_from_path(&uri, path, flags);
     c->path = strdup(path);
-    int rc = uri.failed || !c->path ? err_set(e, ASSAY_ENOMEM, "opening '%s': out of memory", path) : 0;
+    int rc =
+        uri.failed || !c->path ? err_set(e, ASSAY_ENOMEM, "opening '%s': out of memory", path) : 0;
     if (rc)
         goto out;
-    int f = SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
+    int f =
+        SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE | SQLITE_OPEN_EXRESCODE;
     f |= flags & CONN_WRITE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
     f |= flags & CONN_CREATE ? SQLITE_OPEN_CREATE : 0;
     int q = sqlite3_open_v2(uri.p, &c->db, f, NULL);
@@ -213,7 +215,8 @@ static int vbind(struct conn *c, sqlite3_stmt *st, struct err *e, const char *ty
         case 'b': {
             const void *p = va_arg(ap, const void *);
             size_t n = va_arg(ap, size_t);
-            q = n ? sqlite3_bind_blob64(st, i, p, n, SQLITE_STATIC) : sqlite3_bind_zeroblob(st, i, 0);
+            q = n ? sqlite3_bind_blob64(st, i, p, n, SQLITE_STATIC)
+                  : sqlite3_bind_zeroblob(st, i, 0);
             break;
         }
         default:
@@ -234,7 +237,8 @@ int sql_bind(struct conn *c, sqlite3_stmt *st, struct err *e, const char *types,
 int sql_step(struct conn *c, sqlite3_stmt *st, bool *row, struct err *e) {
     int q = sqlite3_step(st);
     *row = q == SQLITE_ROW;
-    return q == SQLITE_ROW || q == SQLITE_DONE ? 0 : sql_error(c, q, e, "using the results database");
+    return q == SQLITE_ROW || q == SQLITE_DONE ? 0
+                                               : sql_error(c, q, e, "using the results database");
 }
 
 int sql_run(struct conn *c, struct err *e, const char *sql, const char *types, ...) {
