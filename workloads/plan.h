@@ -26,14 +26,28 @@ struct request {
     int64_t arrival_ns; /* a trace's arrival, from its first request; -1 = the pattern decides */
     int64_t delay_ns;   /* think or tool time after the previous turn's end; 0 for a first turn */
     uint64_t content_seed; /* from which a wire backend makes the prompt's token ids */
+    uint32_t turns;     /* of its session; 1 outside sessions */
+    /* a trace's prefix blocks: block i covers tokens [i*block_tokens, (i+1)*block_tokens), the last
+     * one may be partial; equal leading ids = equal leading tokens, across all requests.
+     * Borrowed until the next plan_next; NULL = none known. */
+    uint32_t nblocks, block_tokens;
+    const uint64_t *blocks;
     const char *text;   /* a trace's literal prompt, borrowed until the next plan_next; or NULL */
 };
 
 struct plan;
 
+/* Order: warm-up requests come first (ids 0 .. warmup_requests-1), then the measured ones. Session
+ * turns are numbered through: id = turns of all earlier sessions + turn, whatever is issued when. A
+ * session that would cross the end of the warm-up or of the plan is cut there, so that both hold
+ * exactly as many requests as the workload says.
+ * content_seed: token j of a prompt is a function of (content_seed, j), so that requests of one
+ * session, which share it, have equal prefixes. InferenceX lengths (DIST_RANGE_RATIO): warm-up
+ * requests are copies of the first measured one, as that client sends them. */
+
 /* A plan of shard `shard` of `shards`: without sessions, requests with id % shards == shard; with
  * sessions, whole sessions with session % shards == shard. w is borrowed and must outlive it.
- * limit: stop after this many requests of the whole plan (warm-up + measured); 0 = the workload's. */
+ * A training workload has steps instead of requests: its plan is empty. */
 int plan_open(const struct workload *w, uint32_t shard, uint32_t shards, struct plan **out,
               struct err *e) MUST_USE;
 
@@ -46,7 +60,8 @@ int plan_next(struct plan *p, struct request *r, bool *end, struct err *e) MUST_
 int plan_next_turn(struct plan *p, const struct request *done, uint32_t output_tokens,
                    struct request *r, struct err *e) MUST_USE;
 
-/* How many requests the whole plan holds; -1 when only the trace's end will tell. */
+/* How many requests the whole plan holds; -1 when only the trace's or the run's end will tell. With a
+ * number of sessions instead of requests it counts their turns: call it once. */
 int64_t plan_total(const struct plan *p);
 
 void plan_close(struct plan *p);

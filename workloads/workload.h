@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum workload_kind { WORKLOAD_TRAINING, WORKLOAD_DECODE, WORKLOAD_SERVING, WORKLOAD_AGENTIC };
@@ -30,7 +31,9 @@ enum dist_kind {
 struct dist {
     enum dist_kind kind;
     double value, ratio, mean, stddev, median, sigma, min, max;
+    double mu;                      /* log of the median (DIST_LOGNORMAL) */
     const double *values, *weights; /* arena; weights cumulative, last = 1 */
+    const double *given;            /* weights as given */
     int64_t n;
 };
 
@@ -52,7 +55,12 @@ const char *pattern_kind_name(enum pattern_kind k);
 /* "offline", "single", "concurrency:64", "poisson:2.5", "constant:10", "gamma:4,0.5", "trace", "trace:2" */
 int pattern_parse(const char *text, struct pattern *p, struct err *e) MUST_USE;
 
+/* "concurrency:64" back from its parts; parses to the same bits. */
+void pattern_print(const struct pattern *p, char *out, size_t out_bytes);
+
 enum trace_format { TRACE_NONE, TRACE_MOONCAKE, TRACE_AZURE, TRACE_BURSTGPT, TRACE_SHAREGPT };
+
+enum { WORKLOAD_OVERRIDES_MAX = 32, WORKLOAD_OVERRIDE_BYTES = 160 };
 
 struct workload {
     struct arena arena;
@@ -72,6 +80,9 @@ struct workload {
     struct dist isl, osl; /* input, output tokens of a request, or of a session's turn (new tokens) */
     const char *trace_path; /* as resolved; NULL = synthetic */
     enum trace_format trace_format;
+    bool trace_force;         /* take it although its rate says that the time unit is wrong */
+    bool trace_keep_failures; /* requests that failed when recorded are issued too */
+    const char *trace_sha256; /* as stated by the file; NULL = the caller digests and fills it in */
 
     /* sessions; has_sessions false = each request stands alone */
     bool has_sessions;
@@ -91,16 +102,19 @@ struct workload {
 
     json_t *file_json;      /* as given */
     json_t *effective_json; /* resolved: defaults and overrides applied, model inlined */
-    char overrides[32][160];/* as typed, in order; also inside effective_json */
+    char overrides[WORKLOAD_OVERRIDES_MAX][WORKLOAD_OVERRIDE_BYTES]; /* as typed, in order; also inside effective_json */
     int noverrides;
 };
 
 /* name: of the shipped library, or a path. overrides: "json.path=value" texts (--set, --isl, …),
- * applied in order to the file's JSON before validation.
+ * applied in order to the file's JSON before validation. isl=N and osl=N keep a range ratio and
+ * replace any other kind of length; warmup=10 counts requests, warmup=30s is a time; a path into
+ * "model" works also when the file only names the model.
  * Errors name file and JSON pointer (ASSAY_EINPUT) or the override (ASSAY_EUSAGE). */
 int workload_load(const char *name, const char *const *overrides, int noverrides,
                   struct workload **out, struct err *e) MUST_USE;
-/* From JSON already in memory (a verifier's stored definition). json is borrowed. */
+/* From JSON already in memory (a verifier's stored definition). json is borrowed. Relative trace
+ * paths are taken as they are. effective_json reads back to an equal effective_json. */
 int workload_from_json(const json_t *json, const char *label, struct workload **out,
                        struct err *e) MUST_USE;
 void workload_free(struct workload *w);
