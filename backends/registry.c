@@ -5,7 +5,7 @@
 
 const struct backend_ops *const backend_all[] = {
     &backend_null,
-    &backend_http,
+    &backend_tpu_sim,
     NULL,
 };
 
