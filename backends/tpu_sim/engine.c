@@ -3,7 +3,6 @@
 #include "backends/tpu_sim/engine.h"
 
 #include "backends/tpu_sim/prefix.h"
-#include "harness/core/clock.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -45,7 +44,7 @@ struct engine {
     int64_t free_blocks, kv_tokens;
     struct prefix_cache prefix;
 
-    int64_t step_end_ns, engine_event_ns;
+    int64_t step_end_ns;
     bool stepping;
     struct engine_counters counters;
 
@@ -194,7 +193,6 @@ int engine_new(const struct step_model *model, const struct engine_options *o,
     g->done = done;
     g->first = g->last = g->free_list = NONE;
     g->free_blocks = o->kv_blocks;
-    g->engine_event_ns = -NS_PER_MS;
     prefix_init(&g->prefix);
     g->running = calloc((size_t)o->max_seqs, sizeof *g->running);
     bool ok = g->running != NULL;
@@ -551,10 +549,6 @@ void engine_end(struct engine *g) {
         g->running[keep++] = i;
     }
     g->nrunning = keep;
-    if (now - g->engine_event_ns >= NS_PER_MS) {
-        g->engine_event_ns = now;
-        event_put(g->sink, now, EVENT_ENGINE, (uint64_t)g->nwaiting, keep, g->kv_tokens);
-    }
 }
 
 void engine_count(const struct engine *g, struct engine_counters *c) {
@@ -563,4 +557,5 @@ void engine_count(const struct engine *g, struct engine_counters *c) {
     c->idle_blocks = g->prefix.blocks;
     c->waiting = g->nwaiting;
     c->running = g->nrunning;
+    c->kv_tokens = g->kv_tokens;
 }

@@ -4,7 +4,7 @@
  * order of arrival, each with its next token or the next chunk of its prompt; then waiting ones while
  * budget, sequence slots and KV blocks last. When a running sequence finds no block the latest one is
  * preempted and recomputed from its first token. A step's tokens appear at its end.
- * Events (TOKENS, USAGE, DONE, FAIL, ENGINE) go to the sink; completions to a queue that wait drains.
+ * Events (TOKENS, USAGE, DONE, FAIL) go to the sink; completions to a queue that wait drains.
  * Memory grows only in engine_submit. */
 #ifndef BACKENDS_TPU_SIM_ENGINE_H
 #define BACKENDS_TPU_SIM_ENGINE_H
@@ -43,7 +43,7 @@ struct engine_counters {
     int64_t steps, preemptions, scheduled_tokens, padded_tokens, cached_tokens, evictions;
     int64_t peak_running, peak_blocks;
     int64_t free_blocks, idle_blocks; /* now; idle = kept for sessions */
-    int64_t waiting, running;         /* now */
+    int64_t waiting, running, kv_tokens; /* now */
     struct cost busy;                 /* seconds of all steps by what they waited for */
 };
 

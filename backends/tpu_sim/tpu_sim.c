@@ -8,6 +8,7 @@
 #include "backends/tpu_sim/engine.h"
 #include "backends/tpu_sim/step.h"
 #include "backends/tpu_sim/train.h"
+#include "harness/core/clock.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -75,7 +76,7 @@ struct sim {
     struct event_sink *sink;
     struct chip chip;
     json_t *chip_json;
-    int64_t now_ns;
+    int64_t now_ns, engine_event_ns;
     /* serving */
     struct step_model model;
     struct engine_options engine_options;
@@ -226,6 +227,7 @@ static int sim_open(const struct backend_open_args *args, struct backend **out, 
     s->o = args->options;
     s->workload = args->workload;
     s->sink = args->sink;
+    s->engine_event_ns = -NS_PER_MS;
     struct chip_override ov[sizeof(struct chip_texts) / sizeof(const char *)];
     int rc = chip_load(s->o->chip, ov, overrides(s->o, ov), &s->chip, &s->chip_json, e);
     if (!rc)
@@ -277,6 +279,20 @@ static struct engine *next_end(struct sim *s, int64_t *at) {
     return first;
 }
 
+/* All replicas together, at most once a millisecond. */
+static void engine_event(struct sim *s) {
+    int64_t waiting = 0, running = 0, kv_tokens = 0;
+    for (int64_t i = 0; i < s->engines; i++) {
+        struct engine_counters c;
+        engine_count(s->engine[i], &c);
+        waiting += c.waiting;
+        running += c.running;
+        kv_tokens += c.kv_tokens;
+    }
+    s->engine_event_ns = s->now_ns;
+    event_put(s->sink, s->now_ns, EVENT_ENGINE, (uint64_t)waiting, running, kv_tokens);
+}
+
 static int sim_wait(struct backend *b, int64_t until_ns, struct completion *c, int max, int *n,
                     const volatile int *stop, struct err *e) {
     struct sim *s = (struct sim *)b;
@@ -298,6 +314,8 @@ static int sim_wait(struct backend *b, int64_t until_ns, struct completion *c, i
         }
         s->now_ns = at;
         engine_end(g);
+        if (at - s->engine_event_ns >= NS_PER_MS)
+            engine_event(s);
     }
 }
 
@@ -365,13 +383,16 @@ static json_t *serving_details(const struct sim *s) {
         struct engine_counters one;
         engine_count(s->engine[i], &one);
         c.steps += one.steps;
+        c.evictions += one.evictions;
+        c.free_blocks += one.free_blocks;
+        c.idle_blocks += one.idle_blocks;
         c.preemptions += one.preemptions;
         c.cached_tokens += one.cached_tokens;
         c.scheduled_tokens += one.scheduled_tokens;
         c.padded_tokens += one.padded_tokens;
     }
     return json_pack(
-        "{s:{s:s,s:I,s:I,s:I,s:I},s:{s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:b,s:s},s:{s:f,s:f,s:f},s:{s:I,s:I,s:I,s:I,s:I}}",
+        "{s:{s:s,s:I,s:I,s:I,s:I},s:{s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:b,s:s},s:{s:f,s:f,s:f},s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
         "parallelism", "topology", topology, "replicas", (json_int_t)s->engines, "tensor",
         (json_int_t)s->model.tensor, "expert", (json_int_t)s->model.expert, "devices",
         (json_int_t)(s->o->chips * s->chip.devices),
@@ -384,7 +405,9 @@ static json_t *serving_details(const struct sim *s) {
         "hbm_bytes", s->model.device.hbm_bytes,
         "counters", "steps", (json_int_t)c.steps, "preemptions", (json_int_t)c.preemptions,
         "cached_tokens", (json_int_t)c.cached_tokens, "scheduled_tokens",
-        (json_int_t)c.scheduled_tokens, "padded_tokens", (json_int_t)c.padded_tokens);
+        (json_int_t)c.scheduled_tokens, "padded_tokens", (json_int_t)c.padded_tokens,
+        "evictions", (json_int_t)c.evictions, "free_blocks", (json_int_t)c.free_blocks,
+        "idle_blocks", (json_int_t)c.idle_blocks);
 }
 
 static json_t *training_details(const struct sim *s) {

@@ -114,3 +114,22 @@ Test(backends_tpu_sim_chip, malformed_files_name_the_place) {
     cr_assert(eq(int, chip_from_json(empty, "x.json", NULL, 0, &c, &e), ASSAY_EINPUT));
     json_decref(empty);
 }
+
+Test(backends_tpu_sim_chip, the_schema_lists_the_same_figures) {
+    const struct embedded *f = embedded_find("schemas/chip.json");
+    cr_assert(ne(ptr, (void *)(uintptr_t)f, NULL));
+    json_t *j;
+    struct err e = {0};
+    cr_assert(eq(int, json_parse(f->data, f->size, f->path, &j, &e), 0), "%s", e.text);
+    json_t *parameters = json_object_get(json_object_get(j, "properties"), "parameters");
+    json_t *p = json_object_get(parameters, "properties");
+    cr_assert(eq(sz, json_object_size(p), chip_option_count));
+    cr_assert(eq(sz, json_array_size(json_object_get(parameters, "required")), chip_option_count));
+    for (size_t i = 0; i < chip_option_count; i++) {
+        json_t *v = json_object_get(json_object_get(json_object_get(p, chip_options[i].name), "properties"), "value");
+        cr_assert(ne(ptr, v, NULL), "%s", chip_options[i].name);
+        cr_assert(eq(dbl, json_number_value(json_object_get(v, "minimum")), chip_options[i].min));
+        cr_assert(eq(dbl, json_number_value(json_object_get(v, "maximum")), chip_options[i].max));
+    }
+    json_decref(j);
+}
