@@ -1,5 +1,5 @@
-/* DSSE v1.0.2: pre-authentication encoding, the JSON form both ways, signing and verifying. What the
- * payload says is not looked at here; who may sign is the caller's list of keys. */
+/* DSSE v1.0.2: pre-authentication encoding, the JSON form both ways, signing and verifying. What
+ * the payload says is not looked at here; who may sign is the caller's list of keys. */
 #include "results/dsse.h"
 
 #include "harness/core/json.h"
@@ -55,7 +55,8 @@ static int parse_signature(const json_t *v, int i, const char *name, struct dsse
     else if (b.n != 64)
         rc = err_set(e, ASSAY_EINPUT,
                      "%s: at /signatures/%d/sig: expected an Ed25519 signature of 64 bytes, "
-                     "found %zu", name, i, b.n);
+                     "found %zu",
+                     name, i, b.n);
     else
         memcpy(s->sig, b.p, 64);
     buf_release(&b);
@@ -163,8 +164,8 @@ int dsse_print(const char *payload_type, const void *payload, size_t n,
     if (nsig < 1 || nsig > DSSE_SIGNATURES_MAX || n > DSSE_PAYLOAD_MAX_BYTES)
         return err_set(e, ASSAY_EINPUT,
                        "cannot write an envelope of %zu bytes with %d signatures: the limits are "
-                       "%d and 1 to %d", n, nsig, (int)DSSE_PAYLOAD_MAX_BYTES,
-                       (int)DSSE_SIGNATURES_MAX);
+                       "%d and 1 to %d",
+                       n, nsig, (int)DSSE_PAYLOAD_MAX_BYTES, (int)DSSE_SIGNATURES_MAX);
     json_t *type = json_string(payload_type);
     int rc = type ? 0 : err_set(e, ASSAY_EINPUT, "the payload type is not valid UTF-8");
     if (rc)

@@ -1,6 +1,6 @@
-/* Canonical JSON after RFC 8785: an encoder over jansson's tree, the ECMAScript number formatter, and
- * a parser under the project's stricter profile. jansson's own printer cannot be used: it sorts by
- * UTF-8 bytes and prints numbers with 17 digits. */
+/* Canonical JSON after RFC 8785: an encoder over jansson's tree, the ECMAScript number formatter,
+ * and a parser under the project's stricter profile. jansson's own printer cannot be used: it sorts
+ * by UTF-8 bytes and prints numbers with 17 digits. */
 #include "results/jcs.h"
 
 #include "results/hash.h"
@@ -103,7 +103,8 @@ static void decimal_text(const struct decimal *d, char *out, size_t room) {
     else if (-6 < n && n <= 0)
         snprintf(out, room, "0.%.*s%.*s", -n, "00000", k, d->digit);
     else
-        snprintf(out, room, "%c%s%.*se%+d", d->digit[0], k > 1 ? "." : "", k - 1, d->digit + 1, n - 1);
+        snprintf(out, room, "%c%s%.*se%+d", d->digit[0], k > 1 ? "." : "", k - 1, d->digit + 1,
+                 n - 1);
 }
 
 int jcs_number(double v, char out[32], struct err *e) {
@@ -133,8 +134,8 @@ int jcs_number(double v, char out[32], struct err *e) {
 
 /* ---- strings ---- */
 
-/* Bytes of the well-formed UTF-8 sequence at p, 0 if there is none (RFC 3629: no surrogates, nothing
- * overlong, nothing beyond U+10FFFF). */
+/* Bytes of the well-formed UTF-8 sequence at p, 0 if there is none (RFC 3629: no surrogates,
+ * nothing overlong, nothing beyond U+10FFFF). */
 static size_t utf8_length(const unsigned char *p, size_t n) {
     if (p[0] < 0x80)
         return 1;
@@ -150,8 +151,9 @@ static size_t utf8_length(const unsigned char *p, size_t n) {
     return len;
 }
 
-/* A lead byte's place in UTF-16 order: U+10000 and above (F0..F4) begin with a surrogate D800..DBFF,
- * which sorts before U+E000..U+FFFF (lead bytes EE, EF). Every other byte keeps its place. */
+/* A lead byte's place in UTF-16 order: U+10000 and above (F0..F4) begin with a surrogate
+ * D800..DBFF, which sorts before U+E000..U+FFFF (lead bytes EE, EF). Every other byte keeps its
+ * place. */
 static int utf16_rank(unsigned char c) {
     return c == 0xee || c == 0xef ? c + 8 : c;
 }
@@ -207,7 +209,10 @@ static int bad(const struct place *at, struct err *e, const char *what) {
     buf_init(&where, 400);
     place_print(at, &where);
     int rc = err_set(e, ASSAY_EINPUT, "at %s: %s",
-                     where.failed ? "(deep inside)" : where.n ? where.p : "/", what);
+                     where.failed ? "(deep inside)"
+                     : where.n    ? where.p
+                                  : "/",
+                     what);
     buf_release(&where);
     return rc;
 }
@@ -248,18 +253,10 @@ static int encode_string(const char *s, size_t n, const struct place *at, struct
 static int encode(const json_t *v, const struct place *at, int depth, struct buf *out,
                   struct err *e);
 
-/* jansson 2.14's iterator wants a non-const object and does not change it. */
-static json_t *unconst(const json_t *v) {
-    union {
-        const json_t *c;
-        json_t *m;
-    } u = {.c = v};
-    return u.m;
-}
-
+/* jansson 2.14 iterates over non-const objects only, and does not change them. */
 static int encode_object(const json_t *v, const struct place *at, int depth, struct buf *out,
                          struct err *e) {
-    json_t *object = unconst(v);
+    json_t *object = (json_t *)(uintptr_t)v;
     size_t n = json_object_size(v), i = 0;
     if (n > JCS_MEMBERS_MAX)
         return bad(at, e, "an object has more than 10000 members");
@@ -295,9 +292,9 @@ static int integer_range(json_int_t v, const struct place *at, struct err *e) {
     if (v <= JCS_INTEGER_MAX && v >= -JCS_INTEGER_MAX)
         return 0;
     char what[96];
-    snprintf(what, sizeof what,
-             "integer %" JSON_INTEGER_FORMAT " is beyond +/-(2^53 - 1); it must be a decimal string",
-             v);
+    snprintf(
+        what, sizeof what,
+        "integer %" JSON_INTEGER_FORMAT " is beyond +/-(2^53 - 1); it must be a decimal string", v);
     return bad(at, e, what);
 }
 
@@ -382,21 +379,21 @@ static int check(const json_t *v, const struct place *at, int depth, struct err 
     } else if (json_is_real(v)) {
         double d = fabs(json_real_value(v));
         if (d > (double)JCS_INTEGER_MAX && d == floor(d))
-            rc = bad(at, e, "an integer value is beyond +/-(2^53 - 1); it must be a decimal string");
+            rc =
+                bad(at, e, "an integer value is beyond +/-(2^53 - 1); it must be a decimal string");
     } else if (json_is_array(v)) {
         for (size_t i = 0; !rc && i < json_array_size(v); i++) {
             struct place here = {.up = at, .index = i};
             rc = check(json_array_get(v, i), &here, depth + 1, e);
         }
     } else if (json_is_object(v)) {
-        json_t *object = unconst(v);
+        json_t *object = (json_t *)(uintptr_t)v;
         if (json_object_size(v) > JCS_MEMBERS_MAX)
             return bad(at, e, "an object has more than 10000 members");
         for (void *it = json_object_iter(object); !rc && it;
              it = json_object_iter_next(object, it)) {
-            struct place here = {.up = at,
-                                 .name = json_object_iter_key(it),
-                                 .n = json_object_iter_key_len(it)};
+            struct place here = {
+                .up = at, .name = json_object_iter_key(it), .n = json_object_iter_key_len(it)};
             rc = here.n > JCS_NAME_MAX_BYTES
                      ? bad(at, e, "a member name is longer than 255 bytes")
                      : check(json_object_iter_value(it), &here, depth + 1, e);

@@ -170,8 +170,7 @@ static size_t pem_print(const char *label, const unsigned char *der, size_t n, c
                         size_t room) {
     char line[96];
     sodium_bin2base64(line, sizeof line, der, n, sodium_base64_VARIANT_ORIGINAL);
-    int len =
-        snprintf(out, room, "-----BEGIN %s-----\n%s\n-----END %s-----\n", label, line, label);
+    int len = snprintf(out, room, "-----BEGIN %s-----\n%s\n-----END %s-----\n", label, line, label);
     sodium_memzero(line, sizeof line);
     return (size_t)len;
 }
@@ -302,8 +301,8 @@ static void sync_directory_of(const char *path) {
 }
 
 /* The file appears with its whole content or not at all, and never replaces another: a temporary
- * file in the same directory, fsync, link(2) (which fails if the name exists), fsync of the directory.
- * *exists is set instead of an error when there is such a file already. */
+ * file in the same directory, fsync, link(2) (which fails if the name exists), fsync of the
+ * directory. *exists is set instead of an error when there is such a file already. */
 static int write_new(const char *path, mode_t mode, const char *text, size_t n, bool *exists,
                      struct err *e) {
     *exists = false;
@@ -349,14 +348,16 @@ static int secret_create(const char *path, struct secret_key **k, bool *exists, 
     if (len < 0 || (size_t)len >= sizeof pub_path)
         return err_set(e, ASSAY_EUSAGE, "path too long: '%.100s…'", path);
     if (access(pub_path, F_OK) == 0) {
-        /* The secret key's file is always made first, so this order of questions races with nobody. */
+        /* The secret key's file is always made first, so this order of questions races with nobody.
+         */
         if (access(path, F_OK) == 0) {
             *exists = true;
             return 0;
         }
-        return err_set(e, ASSAY_EENV,
-                       "cannot create key '%s': '%s' belongs to a key that is not there; move it away",
-                       path, pub_path);
+        return err_set(
+            e, ASSAY_EENV,
+            "cannot create key '%s': '%s' belongs to a key that is not there; move it away", path,
+            pub_path);
     }
     memcpy(der, pkcs8_prefix, sizeof pkcs8_prefix);
     randombytes_buf(der + sizeof pkcs8_prefix, 32);
@@ -416,8 +417,9 @@ static int runner_path(char *path, size_t room, struct err *e) {
     else if (home && home[0] == '/')
         n = snprintf(path, room, "%s/.local/share/assay/keys/runner.pem", home);
     else
-        return err_set(e, ASSAY_EENV, "no place for the runner key: neither XDG_DATA_HOME nor HOME "
-                                      "is an absolute path");
+        return err_set(e, ASSAY_EENV,
+                       "no place for the runner key: neither XDG_DATA_HOME nor HOME "
+                       "is an absolute path");
     if (n < 0 || (size_t)n >= room)
         return err_set(e, ASSAY_EENV, "the path of the runner key is too long");
     return 0;
@@ -454,7 +456,8 @@ void key_sign(const struct secret_key *k, const void *msg, size_t n, unsigned ch
     crypto_sign_detached(sig, NULL, msg, n, k->sk);
 }
 
-bool key_verify(const struct public_key *k, const void *msg, size_t n, const unsigned char sig[64]) {
+bool key_verify(const struct public_key *k, const void *msg, size_t n,
+                const unsigned char sig[64]) {
     pthread_once(&sodium_once, sodium_start);
     return crypto_sign_verify_detached(sig, msg, n, k->raw) == 0;
 }

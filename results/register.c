@@ -38,8 +38,8 @@ static void node(const unsigned char left[32], const unsigned char right[32],
 
 /* ---- the growing tree ---- */
 
-/* edge[k] is the root of the complete subtree of 2^k leaves that bit k of size stands for; the highest
- * bit is leftmost. */
+/* edge[k] is the root of the complete subtree of 2^k leaves that bit k of size stands for; the
+ * highest bit is leftmost. */
 void merkle_append(struct merkle *m, const unsigned char leaf[32]) {
     unsigned char carry[32];
     memcpy(carry, leaf, 32);
@@ -107,8 +107,7 @@ int merkle_inclusion(const unsigned char (*leaves)[32], uint64_t n, uint64_t ind
 }
 
 bool merkle_check_inclusion(const unsigned char leaf[32], uint64_t index, uint64_t n,
-                            const unsigned char (*path)[32], int np,
-                            const unsigned char root[32]) {
+                            const unsigned char (*path)[32], int np, const unsigned char root[32]) {
     if (index >= n)
         return false;
     uint64_t fn = index, sn = n - 1;
@@ -213,8 +212,8 @@ enum {
 #define EM_DASH "\xe2\x80\x94"
 
 /* A key name and an origin: not empty, no plus, no white space or control characters. (The note
- * specification forbids all Unicode spaces; of those above U+007F none can be part of ours, which are
- * ASCII.) */
+ * specification forbids all Unicode spaces; of those above U+007F none can be part of ours, which
+ * are ASCII.) */
 static bool key_name_valid(const char *s, size_t n) {
     if (!n || n > KEY_NAME_MAX_BYTES)
         return false;
@@ -241,7 +240,8 @@ static int origin_check(const char *origin, struct err *e) {
         return 0;
     return err_set(e, ASSAY_EUSAGE,
                    "the register's origin must be 1 to %d printable ASCII characters without space "
-                   "and '+'", (int)KEY_NAME_MAX_BYTES);
+                   "and '+'",
+                   (int)KEY_NAME_MAX_BYTES);
 }
 
 int checkpoint_print(const char *origin, uint64_t size, const unsigned char root[32],
@@ -278,8 +278,8 @@ int checkpoint_vkey(const char *origin, const struct public_key *k, struct buf *
     return buf_check(out, "the verifier key", &e);
 }
 
-/* A note's base64 is the standard alphabet with padding, unlike an envelope's: decode, encode, compare.
- * want: exact length, 0 = at least 5 bytes. */
+/* A note's base64 is the standard alphabet with padding, unlike an envelope's: decode, encode,
+ * compare. want: exact length, 0 = at least 5 bytes. */
 static bool strict_base64(const char *s, size_t n, unsigned char *out, size_t room, size_t want,
                           size_t *got) {
     struct buf bytes, again;
@@ -382,8 +382,8 @@ static int signature_check(struct str line, const char *text, size_t n, const st
     size_t name_n = space ? (size_t)(space - name) : 0;
     if (!name_n || !strict_base64(space + 1, line.n - nd - name_n - 1, raw, sizeof raw, 0, &got))
         return err_set(e, ASSAY_EINPUT, "checkpoint: malformed signature line");
-    *ours = name_n == key->n && memcmp(name, key->name, name_n) == 0 &&
-            memcmp(raw, key->hash, 4) == 0;
+    *ours =
+        name_n == key->n && memcmp(name, key->name, name_n) == 0 && memcmp(raw, key->hash, 4) == 0;
     *ok = *ours && got == 68 && key_verify(&key->key, text, n, raw + 4);
     return 0;
 }
@@ -418,11 +418,13 @@ int checkpoint_check(const char *note, size_t n, const char *vkey, uint64_t *siz
         if ((rc = signature_check(line, note, text_n, &key, &ours, &ok, e)))
             return rc;
         if (ours && !ok)
-            return err_set(e, ASSAY_ENEGATIVE, "checkpoint: the signature of '%.*s' does not verify",
-                           (int)key.n, key.name);
+            return err_set(e, ASSAY_ENEGATIVE,
+                           "checkpoint: the signature of '%.*s' does not verify", (int)key.n,
+                           key.name);
         verified = verified || ok;
     }
     if (!verified)
-        return err_set(e, ASSAY_ENEGATIVE, "checkpoint: not signed by '%.*s'", (int)key.n, key.name);
+        return err_set(e, ASSAY_ENEGATIVE, "checkpoint: not signed by '%.*s'", (int)key.n,
+                       key.name);
     return body_parse(note, note + text_n, &key, size, root, e);
 }

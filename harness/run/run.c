@@ -171,6 +171,7 @@ static int close_run(struct store *s, const struct secret_key *key, const struct
         .clock = x->clock,
         .client = x->client,
         .bottleneck = x->bottleneck,
+        .workload = p->workload,
     };
     memcpy(in.log_digest, x->log_digest, sizeof in.log_digest);
     struct dsse_signature sig;

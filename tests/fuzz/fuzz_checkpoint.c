@@ -1,5 +1,5 @@
-/* Checkpoint notes. Input: a verifier key line, then a note. Also checked against a fixed key, whose
- * secret (RFC 8032 test 1) signed only what is in the corpus. */
+/* Checkpoint notes. Input: a verifier key line, then a note. Also checked against a fixed key,
+ * whose secret (RFC 8032 test 1) signed only what is in the corpus. */
 #include "results/register.h"
 
 #include <stdint.h>
@@ -9,7 +9,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const char fixed[] = "fuzz.example/log+37983db0+AddamAGCsQq31Uv+08lkBzoO4XLz2qYjJa8CGmj3B1Ea";
+    static const char fixed[] =
+        "fuzz.example/log+37983db0+AddamAGCsQq31Uv+08lkBzoO4XLz2qYjJa8CGmj3B1Ea";
     uint64_t n;
     unsigned char root[32];
     const uint8_t *nl = size ? memchr(data, '\n', size) : NULL;

@@ -1,5 +1,5 @@
-/* Envelopes: what parses prints, and parses again to the same payload and signatures; no input makes a
- * signature of a key that did not sign it. */
+/* Envelopes: what parses prints, and parses again to the same payload and signatures; no input
+ * makes a signature of a key that did not sign it. */
 #include "results/dsse.h"
 
 #include <stdint.h>
@@ -14,10 +14,12 @@ static void must(int ok) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    /* RFC 8032 test 1's public key. Its secret is public: the corpus holds one envelope it signed. */
-    static const unsigned char raw[32] = {
-        0xd7, 0x5a, 0x98, 0x01, 0x82, 0xb1, 0x0a, 0xb7, 0xd5, 0x4b, 0xfe, 0xd3, 0xc9, 0x64, 0x07, 0x3a,
-        0x0e, 0xe1, 0x72, 0xf3, 0xda, 0xa6, 0x23, 0x25, 0xaf, 0x02, 0x1a, 0x68, 0xf7, 0x07, 0x51, 0x1a};
+    /* RFC 8032 test 1's public key. Its secret is public: the corpus holds one envelope it signed.
+     */
+    static const unsigned char raw[32] = {0xd7, 0x5a, 0x98, 0x01, 0x82, 0xb1, 0x0a, 0xb7,
+                                          0xd5, 0x4b, 0xfe, 0xd3, 0xc9, 0x64, 0x07, 0x3a,
+                                          0x0e, 0xe1, 0x72, 0xf3, 0xda, 0xa6, 0x23, 0x25,
+                                          0xaf, 0x02, 0x1a, 0x68, 0xf7, 0x07, 0x51, 0x1a};
     struct dsse a, b;
     if (dsse_parse((const char *)data, size, "fuzz", &a, NULL))
         return 0;

@@ -1,5 +1,5 @@
-/* Canonical JSON: what the profile accepts prints, parses again, and prints the same bytes. The first
- * eight bytes are also taken as a double, whose text must read back. */
+/* Canonical JSON: what the profile accepts prints, parses again, and prints the same bytes. The
+ * first eight bytes are also taken as a double, whose text must read back. */
 #include "results/jcs.h"
 
 #include <math.h>

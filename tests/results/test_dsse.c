@@ -20,7 +20,8 @@ Test(results_dsse, pae_of_the_protocol) {
     cr_assert(eq(str, p, "DSSEv1 29 http://example.com/HelloWorld 11 hello world"));
     free(p);
     p = pae_of("x/\xc3\xa9", "\x00\xff\n", 3, &n);
-    cr_assert(n == 19 && memcmp(p, "DSSEv1 4 x/\xc3\xa9 3 \x00\xff\n", 19) == 0, "bytes, not characters");
+    cr_assert(n == 19 && memcmp(p, "DSSEv1 4 x/\xc3\xa9 3 \x00\xff\n", 19) == 0,
+              "bytes, not characters");
     free(p);
 }
 
@@ -41,8 +42,9 @@ static char *print_signed(const char *payload, struct secret_key **k, int n) {
     struct buf b;
     struct err e = {0};
     for (int i = 0; i < n; i++)
-        cr_assert(zero(int, dsse_sign(DSSE_PAYLOAD_TYPE, payload, strlen(payload), k[i], &sig[i], &e)),
-                  "%s", e.text);
+        cr_assert(
+            zero(int, dsse_sign(DSSE_PAYLOAD_TYPE, payload, strlen(payload), k[i], &sig[i], &e)),
+            "%s", e.text);
     buf_init(&b, 1 << 22);
     cr_assert(zero(int, dsse_print(DSSE_PAYLOAD_TYPE, payload, strlen(payload), sig, n, &b, &e)),
               "%s", e.text);
@@ -112,17 +114,21 @@ Test(results_dsse, malformed_envelopes_are_refused_with_their_place) {
         {"{\"payload\":\"\",\"signatures\":[{\"sig\":" SIG "}]}", "/payloadType"},
         {"{\"payload\":\"\",\"payloadType\":7,\"signatures\":[{\"sig\":" SIG "}]}", "/payloadType"},
         {"{\"payloadType\":\"t\",\"signatures\":[{\"sig\":" SIG "}]}", "/payload"},
-        {"{\"payload\":\"a\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":" SIG "}]}", "/payload"},
+        {"{\"payload\":\"a\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":" SIG "}]}",
+         "/payload"},
         {"{\"payload\":\"\",\"payloadType\":\"t\"}", "/signatures"},
         {"{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[]}", "/signatures"},
         {"{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[4]}", "/signatures/0/sig"},
         {"{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":" SIG ",\"keyid\":4}]}",
          "/signatures/0/keyid"},
-        {"{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":" SIG "},{\"sig\":\"AAAA\"}]}",
+        {"{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":" SIG
+         "},{\"sig\":\"AAAA\"}]}",
          "/signatures/1/sig"},
-        {"{\"payload\":\"\",\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":" SIG "}]}",
+        {"{\"payload\":\"\",\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":" SIG
+         "}]}",
          "duplicate"},
-        {"{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":" SIG "}]}x", "e.json:1"},
+        {"{\"payload\":\"\",\"payloadType\":\"t\",\"signatures\":[{\"sig\":" SIG "}]}x",
+         "e.json:1"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct dsse d;
@@ -147,7 +153,8 @@ Test(results_dsse, limits_hold) {
         cr_assert(eq(int, parse(b.p, &d, &e), n == 16 ? 0 : ASSAY_EINPUT), "%d signatures", n);
         dsse_release(&d);
     }
-    for (int over = 0; over < 2; over++) { /* 1 MiB is not a multiple of 3: 1048576 = 3*349525 + 1 */
+    for (int over = 0; over < 2;
+         over++) { /* 1 MiB is not a multiple of 3: 1048576 = 3*349525 + 1 */
         buf_clear(&b);
         buf_puts(&b, "{\"payload\":\"");
         for (int i = 0; i < 349525; i++)
@@ -165,7 +172,8 @@ Test(results_dsse, limits_hold) {
     memset(type, 't', sizeof type - 1);
     type[sizeof type - 1] = '\0';
     buf_clear(&b);
-    buf_printf(&b, "{\"payload\":\"\",\"payloadType\":\"%s\",\"signatures\":[{\"sig\":" SIG "}]}", type);
+    buf_printf(&b, "{\"payload\":\"\",\"payloadType\":\"%s\",\"signatures\":[{\"sig\":" SIG "}]}",
+               type);
     cr_assert(eq(int, parse(b.p, &d, &e), ASSAY_EINPUT));
     buf_release(&b);
 }
@@ -261,7 +269,8 @@ Test(results_dsse, vectors_pae) {
         unsigned char *body = vec_unhex(vec_str(v, "body_hex"), &n);
         unsigned char *want = vec_unhex(vec_str(v, "pae_hex"), &want_n);
         char *got = pae_of(vec_str(v, "payloadType"), body, n, &got_n);
-        cr_assert(got_n == want_n && memcmp(got, want, got_n) == 0, "%s", vec_str(v, "payloadType"));
+        cr_assert(got_n == want_n && memcmp(got, want, got_n) == 0, "%s",
+                  vec_str(v, "payloadType"));
         free(body);
         free(want);
         free(got);
@@ -290,8 +299,9 @@ Test(results_dsse, vectors_dsse_is_generated_byte_for_byte) {
     unsigned char *prefix = vec_unhex(vec_str(v, "pae_prefix_hex"), &n);
     cr_assert(memcmp(pae, prefix, n) == 0);
     /* signatures */
-    static const char *const who[] = {"submitter", "reviewer"},
-                             *const field[] = {"signature_submitter", "signature_reviewer"};
+    static const char *const who[] = {"submitter", "reviewer"}, *const field[] = {
+                                                                    "signature_submitter",
+                                                                    "signature_reviewer"};
     struct dsse_signature sig[2];
     for (int i = 0; i < 2; i++) {
         struct secret_key *k = vec_secret(who[i]);

@@ -23,8 +23,8 @@ Test(results_hash, sha256_matches_the_standard) {
     for (int i = 0; i < 1000; i++)
         sha256_add(s, a, sizeof a);
     sha256_finish(s, d);
-    cr_assert(eq(str, hex32(d),
-                 "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
+    cr_assert(
+        eq(str, hex32(d), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"));
 }
 
 Test(results_hash, a_file_is_hashed_whole) {
@@ -70,8 +70,13 @@ static char *decode(const char *s, size_t *n) {
 /* Golden: RFC 4648 section 10. */
 Test(results_hash, base64_matches_the_rfc_both_ways) {
     static const char *const pair[][2] = {
-        {"", ""},         {"f", "Zg=="},         {"fo", "Zm8="},        {"foo", "Zm9v"},
-        {"foob", "Zm9vYg=="}, {"fooba", "Zm9vYmE="}, {"foobar", "Zm9vYmFy"},
+        {"", ""},
+        {"f", "Zg=="},
+        {"fo", "Zm8="},
+        {"foo", "Zm9v"},
+        {"foob", "Zm9vYg=="},
+        {"fooba", "Zm9vYmE="},
+        {"foobar", "Zm9vYmFy"},
     };
     for (size_t i = 0; i < sizeof pair / sizeof pair[0]; i++) {
         struct buf b;
@@ -103,8 +108,8 @@ Test(results_hash, base64_takes_either_alphabet_but_not_both) {
 
 Test(results_hash, base64_refuses_what_is_not_it) {
     static const char *const wrong[] = {
-        "Z",    "Zg=",   "Zg===", "=",     "====",  "Zm9v\n", "Zm9v=",  "Zm 9v", "Zh==", "Zm9=",
-        "Zg=g", "Zm9v====", "Z===", "Zm9\xc3", "Zm8==", "Zm\r\n9v", "Zm9v YmFy",
+        "Z",    "Zg=",  "Zg===",    "=",    "====",    "Zm9v\n", "Zm9v=",    "Zm 9v",     "Zh==",
+        "Zm9=", "Zg=g", "Zm9v====", "Z===", "Zm9\xc3", "Zm8==",  "Zm\r\n9v", "Zm9v YmFy",
     };
     size_t n;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)

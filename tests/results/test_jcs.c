@@ -21,10 +21,9 @@ static char *canon(const json_t *v) {
 
 /* As RFC 8785 sees a document: every number a double. */
 static json_t *rfc_load(const char *text) {
-    return json_loads(text,
-                      JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL |
-                          JSON_DECODE_INT_AS_REAL,
-                      NULL);
+    return json_loads(
+        text, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL,
+        NULL);
 }
 
 static const char *number(double d) {
@@ -109,8 +108,9 @@ Test(results_jcs, neither_locale_nor_rounding_mode_matters) {
     cr_assert(eq(str, number(1.5e-300), "1.5e-300"));
 }
 
-/* Property: the text reads back, and no shorter one does (a shorter text would have to be the nearest
- * or its neighbour above at one digit less; both are tried here independently of the code). */
+/* Property: the text reads back, and no shorter one does (a shorter text would have to be the
+ * nearest or its neighbour above at one digit less; both are tried here independently of the code).
+ */
 Test(results_jcs, every_power_of_two_reads_back_and_is_shortest, .timeout = 60) {
     int traps = 0;
     for (int exp2 = -1074; exp2 <= 1023; exp2++) {
@@ -150,10 +150,10 @@ Test(results_jcs, every_power_of_two_reads_back_and_is_shortest, .timeout = 60) 
 }
 
 /* The doubles of cyberphone/json-canonicalization, testdata/README.md: edge cases, 2,000 neighbours
- * from the smallest normal upward, then a SHA-256 chain read as little-endian doubles. The edge cases
- * are made here from their rules: +/- 10^k/3 (some of them a few units in the last place off, since
- * their author reached them by repeated multiplication), 5e-k, 5.0…06e-6, neighbours of 1, of 0.3 and
- * of the limits. */
+ * from the smallest normal upward, then a SHA-256 chain read as little-endian doubles. The edge
+ * cases are made here from their rules: +/- 10^k/3 (some of them a few units in the last place off,
+ * since their author reached them by repeated multiplication), 5e-k, 5.0…06e-6, neighbours of 1, of
+ * 0.3 and of the limits. */
 struct corpus {
     double edge[168];
     int n, i;
@@ -171,8 +171,8 @@ static void edge_run(struct corpus *c, uint64_t bits, int n) {
 }
 
 static void corpus_init(struct corpus *c) {
-    static const signed char ulps[50] = {0, 0, 1, 1, 1, 2, 1, 1, 3, 1, 2, 2,
-                                         1, 1, 1, 0, 0, 0, -1, [49] = 1};
+    static const signed char ulps[50] = {0, 0, 1, 1, 1, 2, 1, 1, 3,  1,
+                                         2, 2, 1, 1, 1, 0, 0, 0, -1, [49] = 1};
     const uint64_t sign = UINT64_C(1) << 63;
     char text[80];
     *c = (struct corpus){.used = 4};
@@ -438,8 +438,7 @@ Test(results_jcs, vectors_numbers) {
     json_t *list = vectors_get("jcs_numbers"), *v;
     size_t i;
     json_array_foreach(list, i, v)
-        cr_assert(eq(str, number(vec_double(vec_str(v, "ieee754"))),
-                     vec_str(v, "json")));
+        cr_assert(eq(str, number(vec_double(vec_str(v, "ieee754"))), vec_str(v, "json")));
     list = vectors_get("jcs_numbers_reject");
     json_array_foreach(list, i, v) {
         char out[32];
@@ -448,8 +447,7 @@ Test(results_jcs, vectors_numbers) {
     list = json_object_get(vectors_get("jcs_numbers_power_of_two_trap"), "items");
     cr_assert(eq(sz, json_array_size(list), 46));
     json_array_foreach(list, i, v)
-        cr_assert(eq(str, number(vec_double(vec_str(v, "ieee754"))),
-                     vec_str(v, "json")));
+        cr_assert(eq(str, number(vec_double(vec_str(v, "ieee754"))), vec_str(v, "json")));
 }
 
 Test(results_jcs, vectors_number_corpus, .timeout = 120) {
@@ -497,8 +495,7 @@ Test(results_jcs, vectors_reject) {
     json_array_foreach(list, i, v) {
         unsigned char *text = vec_unhex(vec_str(v, "input_hex"), &n);
         struct err e = {0};
-        cr_assert(eq(int, parse((const char *)text, n, &e), ASSAY_EINPUT), "%s",
-                  vec_str(v, "why"));
+        cr_assert(eq(int, parse((const char *)text, n, &e), ASSAY_EINPUT), "%s", vec_str(v, "why"));
         free(text);
     }
 }

@@ -70,8 +70,8 @@ Test(results_key, rfc8032_test_1) {
     secret_key_free(k);
 }
 
-/* The eight points of small order, canonical and not (from the curve's definition: orders 1, 2, 4, 8),
- * a value that is not on the curve, and y = p + 1 as a non-canonical 1. */
+/* The eight points of small order, canonical and not (from the curve's definition: orders 1, 2, 4,
+ * 8), a value that is not on the curve, and y = p + 1 as a non-canonical 1. */
 Test(results_key, small_order_and_non_canonical_keys_are_refused) {
     static const char *const wrong[] = {
         "0100000000000000000000000000000000000000000000000000000000000000",
@@ -121,10 +121,12 @@ Test(results_key, bad_pem_says_what_is_wrong) {
         {"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2Vw\n-----END PUBLIC KEY-----\n", "44 bytes"},
         {"-----BEGIN PUBLIC KEY-----\nM!owBQYDK2Vw\n-----END PUBLIC KEY-----\n", "base64"},
         /* an X25519 key (OID 1.3.101.110) */
-        {"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VuAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"
+        {"-----BEGIN PUBLIC "
+         "KEY-----\nMCowBQYDK2VuAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"
          "-----END PUBLIC KEY-----\n",
          "not an Ed25519 key"},
-        {"-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"
+        {"-----BEGIN PUBLIC "
+         "KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"
          "-----END PUBLIC KEY-----\nmore",
          "unexpected text"},
         {"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA== x", "not an ssh-ed25519"},
@@ -132,8 +134,10 @@ Test(results_key, bad_pem_says_what_is_wrong) {
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct public_key k;
         struct err e = {0};
-        cr_assert(eq(int, public_key_from_pem(wrong[i].text, strlen(wrong[i].text), "f.pem", &k, &e),
-                     ASSAY_EINPUT), "%s", wrong[i].text);
+        cr_assert(eq(int,
+                     public_key_from_pem(wrong[i].text, strlen(wrong[i].text), "f.pem", &k, &e),
+                     ASSAY_EINPUT),
+                  "%s", wrong[i].text);
         cr_assert(strstr(e.text, wrong[i].says) && strstr(e.text, "f.pem"), "%s", e.text);
     }
 }
@@ -170,8 +174,8 @@ Test(results_key, openssl_reads_our_key_and_we_read_its) {
     char cmd[512];
     struct secret_key *k;
     struct err e = {0};
-    snprintf(cmd, sizeof cmd, "umask 077; openssl genpkey -algorithm ed25519 -out %s/o.pem 2>/dev/null",
-             dir);
+    snprintf(cmd, sizeof cmd,
+             "umask 077; openssl genpkey -algorithm ed25519 -out %s/o.pem 2>/dev/null", dir);
     cr_assert(zero(int, system(cmd)));
     cr_assert(zero(int, secret_key_load(in_dir("o.pem"), &k, &e)), "%s", e.text);
     char pem[160];
@@ -185,11 +189,12 @@ Test(results_key, openssl_reads_our_key_and_we_read_its) {
     cr_assert(write(fd, sig, 64) == 64);
     close(fd);
     put(in_dir("msg"), "message", 0600);
-    snprintf(cmd, sizeof cmd,
-             "cd %s && openssl pkey -in o.pem -pubout | cmp -s - ours.pub && "
-             "openssl pkey -in n.pem -pubout | cmp -s - n.pem.pub && "
-             "openssl pkeyutl -verify -pubin -inkey n.pem.pub -rawin -in msg -sigfile sig >/dev/null",
-             dir);
+    snprintf(
+        cmd, sizeof cmd,
+        "cd %s && openssl pkey -in o.pem -pubout | cmp -s - ours.pub && "
+        "openssl pkey -in n.pem -pubout | cmp -s - n.pem.pub && "
+        "openssl pkeyutl -verify -pubin -inkey n.pem.pub -rawin -in msg -sigfile sig >/dev/null",
+        dir);
     cr_assert(zero(int, system(cmd)));
     secret_key_free(k);
 }
@@ -250,8 +255,9 @@ Test(results_key, runner_key_is_made_on_first_use) {
     cr_assert(eq(str, secret_key_public(a)->keyid, secret_key_public(b)->keyid));
     secret_key_free(a);
     secret_key_free(b);
-    cr_assert(eq(int, runner_key_load(in_dir("other"), &a, &created, path, sizeof path, &e),
-                 ASSAY_EENV), "a named key is never made");
+    cr_assert(
+        eq(int, runner_key_load(in_dir("other"), &a, &created, path, sizeof path, &e), ASSAY_EENV),
+        "a named key is never made");
     setenv("XDG_DATA_HOME", "relative", 1);
     setenv("HOME", in_dir("home"), 1);
     cr_assert(zero(int, runner_key_load(NULL, &a, &created, path, sizeof path, &e)), "%s", e.text);
@@ -317,8 +323,7 @@ Test(results_key, vectors_keys) {
         struct secret_key *s = seeded(vec_str(v, "seed")), *file;
         struct public_key p;
         char pem[160];
-        cr_assert(eq(str, hex32(secret_key_public(s)->raw),
-                     vec_str(v, "public_raw")));
+        cr_assert(eq(str, hex32(secret_key_public(s)->raw), vec_str(v, "public_raw")));
         cr_assert(eq(str, secret_key_public(s)->keyid, vec_str(v, "keyid")));
         public_key_to_pem(secret_key_public(s), pem);
         cr_assert(eq(str, pem, vec_str(v, "public_spki_pem")));

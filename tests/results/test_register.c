@@ -1,7 +1,7 @@
-/* The register's arithmetic against RFC 9162's recursive definitions, the CT reference tree, and the
- * published vectors; checkpoints. */
-#include "results/register.h"
+/* The register's arithmetic against RFC 9162's recursive definitions, the CT reference tree, and
+ * the published vectors; checkpoints. */
 #include "results/jcs.h"
+#include "results/register.h"
 #include "tests/results/vectors.h"
 
 #include <stdio.h>
@@ -13,8 +13,12 @@ static const struct {
     const char *bytes;
     size_t n;
 } ct_leaf[8] = {
-    {"", 0},         {"\x00", 1},         {"\x10", 1},
-    {"\x20\x21", 2}, {"\x30\x31", 2},     {"\x40\x41\x42\x43", 4},
+    {"", 0},
+    {"\x00", 1},
+    {"\x10", 1},
+    {"\x20\x21", 2},
+    {"\x30\x31", 2},
+    {"\x40\x41\x42\x43", 4},
     {"\x50\x51\x52\x53\x54\x55\x56\x57", 8},
     {"\x60\x61\x62\x63\x64\x65\x66\x67\x68\x69\x6a\x6b\x6c\x6d\x6e\x6f", 16},
 };
@@ -24,7 +28,8 @@ Test(results_register, ct_reference_tree) {
     struct merkle m = {0};
     hash_t h;
     merkle_root(&m, h);
-    cr_assert(eq(str, hex32(h), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
+    cr_assert(
+        eq(str, hex32(h), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
     for (int i = 0; i < 8; i++) {
         merkle_leaf(ct_leaf[i].bytes, ct_leaf[i].n, h);
         merkle_append(&m, h);
@@ -252,7 +257,8 @@ Test(results_register, checkpoint_round_trip) {
     hash_t root, got;
     uint64_t size = 0;
     memset(root, 0xab, sizeof root);
-    char *vkey = vkey_of("lab.example/register", k), *vother = vkey_of("lab.example/register", other);
+    char *vkey = vkey_of("lab.example/register", k),
+         *vother = vkey_of("lab.example/register", other);
     buf_init(&b, 4096);
     cr_assert(zero(int, checkpoint_print("lab.example/register", 20852163, root, k, &b, &e)));
     cr_assert(zero(int, checkpoint_check(b.p, b.n, vkey, &size, got, &e)), "%s", e.text);
@@ -330,8 +336,9 @@ Test(results_register, checkpoint_bodies_are_strict) {
         struct err e = {0};
         uint64_t size;
         hash_t root;
-        cr_assert(eq(int, checkpoint_check(note, strlen(note), vkey, &size, root, &e) == 0, c[i].good),
-                  "%s: %s", c[i].text, e.text);
+        cr_assert(
+            eq(int, checkpoint_check(note, strlen(note), vkey, &size, root, &e) == 0, c[i].good),
+            "%s: %s", c[i].text, e.text);
         free(note);
     }
     free(vkey);
@@ -350,7 +357,8 @@ Test(results_register, verifier_keys_are_strict) {
         bad[i] = bad[i] == 'A' ? 'B' : 'A';
         cr_assert(checkpoint_check(note, strlen(note), bad, &size, root, &e) != 0, "%s", bad);
         bad[i] = '\0';
-        cr_assert(eq(int, checkpoint_check(note, strlen(note), bad, &size, root, &e), ASSAY_EINPUT));
+        cr_assert(
+            eq(int, checkpoint_check(note, strlen(note), bad, &size, root, &e), ASSAY_EINPUT));
         free(bad);
     }
     free(good);
@@ -393,11 +401,13 @@ Test(results_register, vectors_merkle) {
     json_array_foreach(json_object_get(vec, "inclusion"), i, v) {
         hash_t h;
         int nw = path_load(json_object_get(v, "path"), want);
-        cr_assert(zero(int, merkle_inclusion(leaf, vec_u64(v, "size"), vec_u64(v, "index"), path, &np)));
+        cr_assert(
+            zero(int, merkle_inclusion(leaf, vec_u64(v, "size"), vec_u64(v, "index"), path, &np)));
         cr_assert(np == nw && memcmp(path, want, (size_t)np * 32) == 0);
         vec_hex32(vec_str(v, "leaf_hash"), h);
         vec_hex32(vec_str(v, "root"), root);
-        cr_assert(merkle_check_inclusion(h, vec_u64(v, "index"), vec_u64(v, "size"), want, nw, root));
+        cr_assert(
+            merkle_check_inclusion(h, vec_u64(v, "index"), vec_u64(v, "size"), want, nw, root));
     }
     json_array_foreach(json_object_get(vec, "consistency"), i, v) {
         uint64_t m = vec_u64(v, "first"), size = vec_u64(v, "second");
