@@ -1,0 +1,233 @@
+/* `assay show`: one record in full, its envelope for a third party, or the run's event log. */
+#include "harness/cli/out.h"
+#include "harness/cli/summary.h"
+#include "harness/cli/term.h"
+#include "harness/cli/verbs.h"
+#include "harness/core/json.h"
+#include "results/dsse.h"
+#include "results/hash.h"
+#include "results/store.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct show_args {
+    struct common c;
+    bool log, envelope;
+    int64_t limit;
+};
+
+#define AT(field) offsetof(struct show_args, field)
+static const struct option show_options[] = {
+    {.name = "envelope", .type = OPT_BOOL, .offset = AT(envelope),
+     .help = "the signed DSSE envelope as it is, for 'assay verify FILE' elsewhere"},
+    {.name = "log", .type = OPT_BOOL, .offset = AT(log), .help = "the event log, a line an event (CSV)"},
+    {.name = "limit", .type = OPT_I64, .offset = AT(limit), .min = 0, .max = 1e15, .def = "0",
+     .help = "events of --log; 0 all"},
+    {0},
+};
+
+/* ---- the event log ---- */
+
+static const char *const event_names[EVENT_KIND_COUNT] = {
+    [EVENT_NONE] = "none",     [EVENT_MARK] = "mark",   [EVENT_SESSION] = "session",
+    [EVENT_ISSUE] = "issue",   [EVENT_SENT] = "sent",   [EVENT_TOKENS] = "tokens",
+    [EVENT_DONE] = "done",     [EVENT_FAIL] = "fail",   [EVENT_USAGE] = "usage",
+    [EVENT_STEP] = "step",     [EVENT_EVAL] = "eval",   [EVENT_CHECKPOINT] = "checkpoint",
+    [EVENT_ENGINE] = "engine",
+};
+
+static const char *event_name(int kind) {
+    return kind >= 0 && kind < EVENT_KIND_COUNT ? event_names[kind] : "unknown";
+}
+
+static void print_event(const struct event *v, bool json, int64_t index) {
+    if (json)
+        printf("%s{\"time_ns\":%" PRId64 ",\"thread\":%" PRIu32 ",\"event\":\"%s\",\"request\":%" PRIu64
+               ",\"a\":%" PRId64 ",\"b\":%" PRId64 "}",
+               index ? "," : "", v->time_ns, v->thread, event_name(v->kind), v->request, v->a, v->b);
+    else
+        printf("%" PRId64 ",%" PRIu32 ",%s,%" PRIu64 ",%" PRId64 ",%" PRId64 "\n", v->time_ns,
+               v->thread, event_name(v->kind), v->request, v->a, v->b);
+}
+
+static int show_log(const struct show_args *a, struct store *s, int64_t run_id, const char *uuid,
+                    struct err *e) {
+    enum { BATCH = 1024 };
+    struct eventlog_source source;
+    struct eventlog_reader *reader = NULL;
+    struct event event[BATCH];
+    int64_t left = a->limit ? a->limit : INT64_MAX, index = 0;
+    int n, rc = store_log_open(s, run_id, &source, e);
+    if (rc)
+        return rc;
+    rc = eventlog_open(&source, &reader, e);
+    if (rc)
+        goto out;
+    if (a->c.json)
+        printf("{\"run\":\"%s\",\"events\":[", uuid);
+    else
+        puts("time_ns,thread,event,request,a,b");
+    do {
+        n = 0;
+        rc = eventlog_read(reader, event, left < BATCH ? (int)left : BATCH, &n, e);
+        for (int i = 0; i < n; i++)
+            print_event(&event[i], a->c.json, index++);
+        left -= n;
+    } while (!rc && n && left);
+    /* closed even when the rest is unreadable: the exit code says so, not broken JSON */
+    if (a->c.json)
+        puts("]}");
+    eventlog_close(reader);
+out:
+    store_log_close(&source);
+    return rc;
+}
+
+/* ---- the record ---- */
+
+static int signatures_json(const struct dsse *d, json_t **out, struct err *e) {
+    struct buf b;
+    buf_init(&b, 4096);
+    int bad = !(*out = json_array());
+    for (int i = 0; i < d->nsig && !bad; i++) {
+        buf_clear(&b);
+        base64_encode(d->sig[i].sig, sizeof d->sig[i].sig, &b);
+        bad = b.failed || json_array_append_new(*out, json_pack("{s:s,s:s}", "keyid", d->sig[i].keyid,
+                                                                "sig", b.p));
+    }
+    buf_release(&b);
+    return bad ? err_set(e, ASSAY_ENOMEM, "out of memory") : 0;
+}
+
+static const char *text_in(const json_t *v, const char *object, const char *name) {
+    const char *s = json_string_value(json_object_get(json_object_get(v, object), name));
+    return s ? s : "";
+}
+
+/* The metrics of a record are a list of figures; people want them as a table. */
+static void print_metrics(const json_t *metrics, struct arena *a, FILE *out) {
+    static const char *const headings[] = {"metric", "stat", "value", "unit", "n"};
+    struct table t;
+    size_t i;
+    json_t *m;
+    char text[FMT_BYTES];
+    table_init(&t, a, "llrlr", headings);
+    json_array_foreach(metrics, i, m) {
+        const char *name = json_string_value(json_object_get(m, "name"));
+        const char *stat = json_string_value(json_object_get(m, "stat"));
+        const char *unit = json_string_value(json_object_get(m, "unit"));
+        const json_t *value = json_object_get(m, "value"), *n = json_object_get(m, "n");
+        bool ns = unit && !strcmp(unit, "ns");
+        table_cell(&t, name);
+        table_cell(&t, stat);
+        if (json_is_number(value))
+            table_cell(&t, (ns ? fmt_ns : fmt_number)(text, json_number_value(value)));
+        else
+            table_cell(&t, json_string_value(value));
+        table_cell(&t, ns ? "" : unit);
+        table_cell(&t, json_is_integer(n) ? fmt_count(text, json_integer_value(n)) : "");
+    }
+    if (t.n) {
+        putc('\n', out);
+        table_print(&t, out, 0);
+    }
+}
+
+static void print_record(const json_t *statement, const json_t *signatures, const char *digest,
+                         struct arena *a, FILE *out) {
+    const json_t *predicate = json_object_get(statement, "predicate");
+    const char *shout = class_shout(text_in(predicate, "system", "class"));
+    fprintf(out, "%s%s%srun %s  %s%s\n", term_bold(out), shout, *shout ? "  " : "",
+            text_in(predicate, "run", "runId"), text_in(predicate, "run", "verdict"), term_plain(out));
+    fprintf(out, "record sha256 %s\n\n", digest);
+    json_t *rest = json_copy((json_t *)(uintptr_t)predicate);
+    json_object_del(rest, "metrics");
+    out_tree(rest, 0, out);
+    json_decref(rest);
+    print_metrics(json_object_get(predicate, "metrics"), a, out);
+    fputs("\nsubjects\n", out);
+    out_tree(json_object_get(statement, "subject"), 2, out);
+    fputs("\nsignatures\n", out);
+    out_tree(signatures, 2, out);
+}
+
+static int show_record(const struct show_args *a, struct arena *arena, struct store *s,
+                       int64_t run_id, const char *uuid, struct err *e) {
+    struct dsse d = {0};
+    json_t *statement = NULL, *signatures = NULL, *root = NULL;
+    unsigned char digest[SHA256_BYTES];
+    char hex[SHA256_HEX];
+    int rc = store_envelope(s, run_id, &d, e);
+    if (rc)
+        return rc;
+    if (a->envelope) {
+        struct buf b;
+        buf_init(&b, 4 * DSSE_PAYLOAD_MAX_BYTES);
+        rc = dsse_print(d.payload_type, d.payload.p, d.payload.n, d.sig, d.nsig, &b, e);
+        if (!rc)
+            rc = buf_check(&b, "the envelope", e);
+        if (!rc)
+            puts(b.p);
+        buf_release(&b);
+        goto out;
+    }
+    rc = json_parse(d.payload.p, d.payload.n, uuid, &statement, e);
+    if (!rc)
+        rc = signatures_json(&d, &signatures, e);
+    if (rc)
+        goto out;
+    sha256(d.payload.p, d.payload.n, digest);
+    hex_encode(digest, sizeof digest, hex);
+    if (a->c.json) {
+        root = json_pack("{s:s,s:s,s:s,s:O,s:O}", "run", uuid, "record_sha256", hex, "payload_type",
+                         d.payload_type, "statement", statement, "signatures", signatures);
+        if (root)
+            out_json(root, stdout);
+        else
+            rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+    } else {
+        print_record(statement, signatures, hex, arena, stdout);
+    }
+out:
+    json_decref(root);
+    json_decref(signatures);
+    json_decref(statement);
+    dsse_release(&d);
+    return rc;
+}
+
+static int run_show(void *options, struct err *e) {
+    struct show_args *a = options;
+    struct store *s = NULL;
+    int64_t run_id;
+    char uuid[RUN_UUID];
+    if (a->log && a->envelope)
+        return err_set(e, ASSAY_EUSAGE, "show: --log and --envelope exclude each other");
+    int rc = store_open(a->c.db, STORE_READ, &s, NULL, e);
+    if (rc)
+        return rc;
+    rc = store_find_run(s, a->c.args.v[0], &run_id, uuid, e);
+    if (!rc && a->log)
+        rc = show_log(a, s, run_id, uuid, e);
+    else if (!rc)
+        rc = show_record(a, &a->c.arena, s, run_id, uuid, e);
+    store_close(s);
+    return rc;
+}
+
+const struct verb verb_show = {
+    .name = "show",
+    .usage = "RUN",
+    .summary = "one record in full, its envelope, or its event log",
+    .about = "RUN is a run's id, a unique beginning of it (four characters and more), or 'latest'. The "
+             "record is what was signed; 'assay verify' says whether it holds.",
+    .examples = "assay show latest\n"
+                "assay show 0197c2f4 --envelope > record.json\n"
+                "assay show latest --log --limit 100\n",
+    .args_min = 1,
+    .args_max = 1,
+    .options_size = sizeof(struct show_args),
+    .options = (const struct option *const[]){show_options, common_store, common_output, NULL},
+    .run = run_show,
+};
