@@ -1,26 +1,45 @@
 /* One row a kind of file: where it ships, how to tell it, what to say of it. */
 #include "harness/cli/inspect.h"
+#include "harness/cli/inspect_internal.h"
 
 #include "harness/cli/out.h"
+#include "harness/cli/term.h"
 #include "harness/core/embed.h"
 #include "harness/core/json.h"
 
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 struct kind {
     enum inspect_kind kind;
     const char *name, *shelf;
     const char *mark; /* a member that only this kind has */
+    int (*describe)(const char *name, json_t *facts, struct err *e);
 };
 
+static int inspect_definition(const char *name, json_t *facts, struct err *e);
+
 static const struct kind kinds[] = {
-    {INSPECT_WORKLOAD, "workload", "workloads/library", "isl"},
-    {INSPECT_MODEL, "model", "workloads/models", "hidden_size"},
-    {INSPECT_CHIP, "chip", "backends/tpu_sim/chips", "parameters"},
-    {INSPECT_RULES, "rules", "schemas/rules", "rules"},
+    {INSPECT_WORKLOAD, "workload", "workloads/library", "kind", inspect_workload},
+    {INSPECT_MODEL, "model", "workloads/models", "hidden_size", inspect_model},
+    {INSPECT_CHIP, "chip", "backends/tpu_sim/chips", "parameters", inspect_definition},
+    {INSPECT_RULES, "rules", "schemas/rules", "rules", inspect_definition},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
+
+/* The definition itself, for kinds without derived facts. */
+static int inspect_definition(const char *name, json_t *facts, struct err *e) {
+    json_t *v = NULL;
+    int rc = ASSAY_EINPUT;
+    const struct embedded *f = NULL;
+    for (size_t i = 0; i < KINDS && !f; i++)
+        f = embedded_find_in(kinds[i].shelf, name, ".json");
+    rc = f ? json_parse(f->data, f->size, f->path, &v, e) : json_parse_file(name, &v, e);
+    if (!rc && json_object_set_new(facts, "definition", v))
+        rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+    return rc;
+}
 
 static const struct kind *kind_row(enum inspect_kind kind) {
     for (size_t i = 0; i < KINDS; i++)
@@ -34,50 +53,75 @@ static bool is_path(const char *name) {
     return strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".json"));
 }
 
-/* The shipped definition of that name, of the wanted kind or of any. */
-static const struct embedded *shipped(const char *name, enum inspect_kind kind,
-                                      const struct kind **row) {
-    for (size_t i = 0; i < KINDS; i++) {
-        const struct embedded *f;
-        if (kind != INSPECT_AUTO && kinds[i].kind != kind)
-            continue;
-        if ((f = embedded_find_in(kinds[i].shelf, name, ".json"))) {
-            *row = &kinds[i];
-            return f;
-        }
-    }
+/* Which kind ships under that name; NULL when none does. */
+static const struct kind *shipped_kind(const char *name) {
+    for (size_t i = 0; i < KINDS; i++)
+        if (embedded_find_in(kinds[i].shelf, name, ".json"))
+            return &kinds[i];
     return NULL;
+}
+
+/* Which kind a JSON file is; NULL: none of them. */
+static int file_kind(const char *path, const struct kind **row, struct err *e) {
+    json_t *v = NULL;
+    int rc = json_parse_file(path, &v, e);
+    for (size_t i = 0; i < KINDS && !rc && !*row; i++)
+        if (json_object_get(v, kinds[i].mark))
+            *row = &kinds[i];
+    json_decref(v);
+    return rc;
+}
+
+static int find_kind(const char *name, const struct kind **row, struct err *e) {
+    static const struct kind trace = {INSPECT_TRACE, "trace", NULL, NULL, inspect_trace};
+    *row = NULL;
+    if (!is_path(name) && access(name, F_OK)) {
+        *row = shipped_kind(name);
+        return *row ? 0
+                    : err_set(e, ASSAY_EINPUT,
+                              "'%s' is no file, and nothing that ships is called so; 'assay inspect "
+                              "--list' names all",
+                              name);
+    }
+    if (inspect_is_trace(name)) {
+        *row = &trace;
+        return 0;
+    }
+    int rc = file_kind(name, row, e);
+    if (!rc && !*row)
+        rc = err_set(e, ASSAY_EINPUT,
+                     "%s: expected a workload, trace, model config, chip or rule pack, found no member "
+                     "that tells one",
+                     name);
+    return rc;
 }
 
 int inspect_describe(const char *name, enum inspect_kind kind, json_t **out, struct err *e) {
     const struct kind *row = kind_row(kind);
-    json_t *v = NULL;
-    int rc;
-    if (is_path(name)) {
-        rc = json_parse_file(name, &v, e);
-    } else {
-        const struct embedded *f = shipped(name, kind, &row);
-        if (!f)
-            return err_set(e, ASSAY_EINPUT,
-                           "nothing that ships is called '%s'; 'assay inspect --list' names all, a "
-                           "file's name contains '/' or ends in .json",
-                           name);
-        rc = json_parse(f->data, f->size, f->path, &v, e);
-    }
+    int rc = row ? 0 : find_kind(name, &row, e);
     if (rc)
         return rc;
-    for (size_t i = 0; i < KINDS && !row; i++)
-        if (json_object_get(v, kinds[i].mark))
-            row = &kinds[i];
-    if (!row)
-        rc = err_set(e, ASSAY_EINPUT, "%s: cannot tell what this is; see --kind", name);
-    else if (!(*out = json_pack("{s:s,s:s,s:O}", "kind", row->name, "name", name, "definition", v)))
-        rc = err_set(e, ASSAY_ENOMEM, "out of memory");
-    json_decref(v);
+    *out = json_pack("{s:s,s:s}", "kind", row->name, "name", name);
+    rc = *out ? row->describe(name, *out, e) : err_set(e, ASSAY_ENOMEM, "out of memory");
+    if (rc)
+        json_decref(*out);
     return rc;
 }
 
 void inspect_print(const json_t *facts, struct arena *a, FILE *out) {
     (void)a;
-    out_tree(facts, 0, out);
+    json_t *rest = json_copy((json_t *)(uintptr_t)facts);
+    const char *description = json_string_value(json_object_get(facts, "description"));
+    fprintf(out, "%s%s ", term_bold(out), json_string_value(json_object_get(facts, "kind")));
+    term_text(out, json_string_value(json_object_get(facts, "name")));
+    fprintf(out, "%s\n", term_plain(out));
+    if (description)
+        term_wrap(out, description, 0, 0, term_width(out));
+    putc('\n', out);
+    json_object_del(rest, "kind");
+    json_object_del(rest, "name");
+    json_object_del(rest, "description");
+    json_object_del(rest, "effective"); /* for programs: people have the file */
+    out_tree(rest, 0, out);
+    json_decref(rest);
 }

@@ -15,26 +15,69 @@ static bool is_scalar(const json_t *v) {
     return !json_is_object(v) && !json_is_array(v);
 }
 
-static bool ends_with(const char *s, const char *tail) {
-    size_t n = strlen(s), m = strlen(tail);
-    return n >= m && !strcmp(s + n - m, tail);
+/* How a number is shown follows from its name: units sit there. */
+static const struct {
+    const char *part;
+    const char *(*format)(char *out, double v);
+} units[] = {
+    {"_bytes", fmt_bytes},
+    {"_share", fmt_percent},
+    {"_ns", fmt_ns},
+};
+
+static const char *number(char *text, const char *name, const json_t *v) {
+    for (size_t i = 0; name && i < sizeof units / sizeof *units; i++) {
+        const char *at = strstr(name, units[i].part);
+        size_t n = strlen(units[i].part);
+        /* "memory_bytes", "weight_bytes_bf16"; not "bytes_per_token" */
+        if (at && (!at[n] || (at[n] == '_' && strncmp(at + n, "_per_", 5) != 0)))
+            return units[i].format(text, json_number_value(v));
+    }
+    return json_is_integer(v) ? fmt_count(text, json_integer_value(v))
+                              : fmt_number(text, json_real_value(v));
 }
 
 static void scalar(const char *name, const json_t *v, FILE *out) {
     char text[FMT_BYTES];
     if (json_is_string(v))
         term_text(out, json_string_value(v));
-    else if (json_is_number(v) && name && ends_with(name, "_ns"))
-        fputs(fmt_ns(text, json_number_value(v)), out);
-    else if (json_is_integer(v))
-        fputs(fmt_count(text, json_integer_value(v)), out);
-    else if (json_is_real(v))
-        fputs(fmt_number(text, json_real_value(v)), out);
+    else if (json_is_number(v))
+        fputs(number(text, name, v), out);
     else
         fputs(json_is_true(v) ? "yes" : json_is_false(v) ? "no" : "-", out);
 }
 
 static void array(const char *name, const json_t *v, int indent, FILE *out);
+
+/* A handful of numbers (a spread, a count by class) fits on one line. */
+static bool is_line(const json_t *v) {
+    enum { LINE_MAX_MEMBERS = 8 };
+    const char *name;
+    json_t *member;
+    json_t *mutable = (json_t *)(uintptr_t)v;
+    if (!json_is_object(v) || !json_object_size(v) || json_object_size(v) > LINE_MAX_MEMBERS)
+        return false;
+    json_object_foreach(mutable, name, member) {
+        if (!json_is_number(member))
+            return false;
+    }
+    return true;
+}
+
+static void line(const char *unit_name, const json_t *v, FILE *out) {
+    const char *name;
+    json_t *member;
+    json_t *mutable = (json_t *)(uintptr_t)v;
+    char text[FMT_BYTES];
+    const char *sep = "";
+    json_object_foreach(mutable, name, member) {
+        fputs(sep, out);
+        term_text(out, name);
+        fprintf(out, " %s", number(text, strstr(name, "_ns") ? name : unit_name, member));
+        sep = "  ";
+    }
+    putc('\n', out);
+}
 
 static void object(const json_t *v, int indent, FILE *out) {
     size_t width = 0;
@@ -42,7 +85,7 @@ static void object(const json_t *v, int indent, FILE *out) {
     json_t *member;
     json_t *mutable = (json_t *)(uintptr_t)v; /* the iteration macros want it so; nothing is changed */
     json_object_foreach(mutable, name, member) {
-        if (is_scalar(member) && term_columns(name) > width)
+        if ((is_scalar(member) || is_line(member)) && term_columns(name) > width)
             width = term_columns(name);
     }
     json_object_foreach(mutable, name, member) {
@@ -52,6 +95,9 @@ static void object(const json_t *v, int indent, FILE *out) {
             fprintf(out, "%*s  ", (int)(width - term_columns(name)), "");
             scalar(name, member, out);
             putc('\n', out);
+        } else if (is_line(member)) {
+            fprintf(out, "%*s  ", (int)(width - term_columns(name)), "");
+            line(name, member, out);
         } else if (json_is_object(member)) {
             putc('\n', out);
             object(member, indent + 2, out);
