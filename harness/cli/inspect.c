@@ -81,6 +81,15 @@ static int list_all(json_t *root, struct err *e) {
     return bad ? err_set(e, ASSAY_ENOMEM, "out of memory") : 0;
 }
 
+/* How much of a description fits a list: up to its first full stop or semicolon. */
+static int first_sentence(const char *s) {
+    enum { LONGEST = 160 };
+    int n = 0;
+    while (s[n] && n < LONGEST && s[n] != ';' && !(s[n] == '.' && (!s[n + 1] || s[n + 1] == ' ')))
+        n++;
+    return n;
+}
+
 static void print_list(const json_t *root, struct arena *a, FILE *out) {
     const char *title;
     json_t *items, *item, *mutable = json_incref((json_t *)(uintptr_t)root);
@@ -96,7 +105,7 @@ static void print_list(const json_t *root, struct arena *a, FILE *out) {
         json_array_foreach(items, i, item) {
             const char *s = json_string_value(json_object_get(item, "description"));
             table_cell(&t, json_string_value(json_object_get(item, "name")));
-            table_cell(&t, s ? s : "");
+            table_cellf(&t, "%.*s", first_sentence(s ? s : ""), s ? s : "");
         }
         table_print(&t, out, 2);
     }

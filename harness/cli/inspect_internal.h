@@ -11,6 +11,7 @@
 /* Each adds facts to the object; name is a path or what ships. */
 int inspect_workload(const char *name, json_t *facts, struct err *e) MUST_USE;
 int inspect_trace(const char *name, json_t *facts, struct err *e) MUST_USE;
+int inspect_chip(const char *name, json_t *facts, struct err *e) MUST_USE;
 int inspect_model(const char *name, json_t *facts, struct err *e) MUST_USE;
 
 /* True when the head of a file that is no JSON object looks like a trace that can be read. */

@@ -23,7 +23,7 @@ static int inspect_definition(const char *name, json_t *facts, struct err *e);
 static const struct kind kinds[] = {
     {INSPECT_WORKLOAD, "workload", "workloads/library", "kind", inspect_workload},
     {INSPECT_MODEL, "model", "workloads/models", "hidden_size", inspect_model},
-    {INSPECT_CHIP, "chip", "backends/tpu_sim/chips", "parameters", inspect_definition},
+    {INSPECT_CHIP, "chip", "backends/tpu_sim/chips", "parameters", inspect_chip},
     {INSPECT_RULES, "rules", "schemas/rules", "rules", inspect_definition},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
@@ -108,8 +108,29 @@ int inspect_describe(const char *name, enum inspect_kind kind, json_t **out, str
     return rc;
 }
 
+/* Figures with their sources. */
+static void print_parameters(const json_t *parameters, struct arena *a, FILE *out) {
+    static const char *const headings[] = {"parameter", "value", "unit", "what", "uncertainty", "source"};
+    static const char *const texts[] = {"unit", "what", "uncertainty", "source"};
+    json_t *mutable = (json_t *)(uintptr_t)parameters, *row;
+    const char *name;
+    struct table t;
+    char text[FMT_BYTES];
+    table_init(&t, a, "lrllll", headings);
+    json_object_foreach(mutable, name, row) {
+        table_cell(&t, name);
+        const json_t *value = json_object_get(row, "value");
+        table_cell(&t, json_is_integer(value) ? fmt_count(text, json_integer_value(value))
+                                              : fmt_number(text, json_number_value(value)));
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+            table_cell(&t, json_string_value(json_object_get(row, texts[i])));
+    }
+    putc('\n', out);
+    table_print(&t, out, 0);
+}
+
 void inspect_print(const json_t *facts, struct arena *a, FILE *out) {
-    (void)a;
+    const json_t *parameters = json_object_get(facts, "parameters");
     json_t *rest = json_copy((json_t *)(uintptr_t)facts);
     const char *description = json_string_value(json_object_get(facts, "description"));
     fprintf(out, "%s%s ", term_bold(out), json_string_value(json_object_get(facts, "kind")));
@@ -122,6 +143,10 @@ void inspect_print(const json_t *facts, struct arena *a, FILE *out) {
     json_object_del(rest, "name");
     json_object_del(rest, "description");
     json_object_del(rest, "effective"); /* for programs: people have the file */
+    if (json_is_object(parameters))
+        json_object_del(rest, "parameters");
     out_tree(rest, 0, out);
     json_decref(rest);
+    if (json_is_object(parameters))
+        print_parameters(parameters, a, out);
 }

@@ -69,9 +69,9 @@ const struct verb verb_run = {
         "The run is entered in the store's register before the first request; an interrupted run is "
         "stored and marked partial. What stands behind the numbers (measured, emulated, simulated, "
         "projected or none) is inside the signature and in every heading.",
-    .examples = "assay run chat --backend tpu-sim -o chip=v6e -o chips=8 --pattern concurrency:64\n"
-                "assay run chat --backend http -o url=http://127.0.0.1:8000 --duration 600s\n"
-                "assay run chat --backend null --requests 1000 --json\n",
+    .examples = "assay run inferencex-1k1k --backend tpu-sim -o chip=v6e -o chips=8\n"
+                "assay run chat-serving --backend http -o url=http://127.0.0.1:8000 --duration 600s\n"
+                "assay run chat-serving --backend null --requests 1000 --json\n",
     .args_min = 1,
     .args_max = 1,
     .options_size = sizeof(struct run_args),

@@ -33,7 +33,7 @@ const struct option common_run[] = {
      .help = "the set of runs this is an attempt of; else of workload, system and rule pack"},
     {.name = "key", .type = OPT_STR, .offset = AT(key), .unit = "FILE",
      .help = "private key that signs the record; else the machine's runner key"},
-    {.name = "threads", .type = OPT_I64, .offset = AT(threads), .min = 1, .max = 1024, .def = "1",
+    {.name = "threads", .type = OPT_I64, .offset = AT(threads), .min = 1, .max = 256, .def = "1",
      .help = "shards of the plan, each with its own backend instance"},
     {.name = "grace", .type = OPT_DURATION, .offset = AT(grace_ns), .def = "0s",
      .help = "how long requests in flight may drain when the window ends; 0s until they are done"},

@@ -206,9 +206,9 @@ const struct verb verb_sweep = {
         "record, and marks the points that no other beats in output tokens per second per chip and in "
         "tokens per second per user. A point that fails is reported and the sweep goes on; the exit "
         "code is the worst of all points.",
-    .examples = "assay sweep chat --backend tpu-sim -o chip=v6e --concurrency 1,2,4,8,16,32,64\n"
-                "assay sweep chat --backend tpu-sim -o chip=v6e --over o.chips=4,8 --rate 1,2,4\n"
-                "assay sweep chat --backend null --over isl=512,1024,2048 --json\n",
+    .examples = "assay sweep inferencex-1k1k --backend tpu-sim -o chip=v6e --concurrency 1,2,4,8,16,32,64\n"
+                "assay sweep inferencex-1k1k --backend tpu-sim -o chip=v6e --over o.chips=4,8 --rate 1,2,4\n"
+                "assay sweep inferencex-1k1k --backend null --over isl=512,1024,2048 --json\n",
     .args_min = 1,
     .args_max = 1,
     .options_size = sizeof(struct sweep_args),
