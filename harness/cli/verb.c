@@ -7,7 +7,9 @@
 #include <string.h>
 
 const struct verb *const verb_all[] = {
+    &verb_serve,
     &verb_inspect,
+    &verb_key,
     &verb_help,
     NULL,
 };

@@ -76,6 +76,7 @@ const struct child *assay(const char *args) {
     argv[0] = path;
     split(text, argv, 64);
     CHECK(pipe(out) == 0 && pipe(err) == 0);
+    const char *data = child_home();
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (!pid) {
@@ -83,7 +84,7 @@ const struct child *assay(const char *args) {
         dup2(err[1], 2);
         close(out[0]);
         close(err[0]);
-        setenv("XDG_DATA_HOME", child_home(), 1);
+        setenv("XDG_DATA_HOME", data, 1);
         unsetenv("ASSAY_DB");
         setenv("COLUMNS", "100", 1);
         execv(path, argv);

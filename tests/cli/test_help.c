@@ -160,7 +160,7 @@ Test(cli_help, wrong_use_is_2_says_why_and_prints_no_result) {
         {"help -hx", "unknown option '-hx'"},
         {"inspect", "expected FILE or --list"},
         {"inspect --list x", "--list takes no FILE"},
-        {"inspect no-such-definition", "nothing that ships is called 'no-such-definition'"},
+        {"inspect no-such-definition", "nothing that ships is called so"},
         {"inspect ./no-such-file.json", "no-such-file.json"},
         {"inspect -- --list", "--list"},
     };

@@ -1,0 +1,89 @@
+/* `assay serve` as a script uses it: read the URL, ask it, end it. Timing is tested with the room. */
+#include "tests/cli/child.h"
+
+#include <curl/curl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+TestSuite(cli_serve, .fini = child_home_remove, .timeout = 60);
+
+static size_t take(char *p, size_t size, size_t n, void *to) {
+    char *text = to;
+    size_t used = strlen(text), bytes = size * n;
+    if (used + bytes < 4096) {
+        memcpy(text + used, p, bytes);
+        text[used + bytes] = '\0';
+    }
+    return bytes;
+}
+
+static long get(const char *base, const char *path, char *body) {
+    char url[256];
+    long status = 0;
+    snprintf(url, sizeof url, "%s%s", base, path);
+    CURL *c = curl_easy_init();
+    body[0] = '\0';
+    curl_easy_setopt(c, CURLOPT_URL, url);
+    curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, body);
+    cr_assert(eq(int, curl_easy_perform(c), CURLE_OK));
+    curl_easy_getinfo(c, CURLINFO_RESPONSE_CODE, &status);
+    curl_easy_cleanup(c);
+    return status;
+}
+
+Test(cli_serve, is_ready_when_it_says_so_and_ends_at_a_signal) {
+    char path[512], line[256], body[4096];
+    const char *build = getenv("ASSAY_BUILD");
+    int out[2];
+    snprintf(path, sizeof path, "%s/assay", build && *build ? build : "build");
+    cr_assert(eq(int, pipe(out), 0));
+    pid_t pid = fork();
+    if (!pid) {
+        dup2(out[1], 1);
+        close(out[0]);
+        execl(path, path, "serve", "llama3.1-8b", "-o", "chip=v6e", "--port", "0", "--quiet", NULL);
+        _exit(127);
+    }
+    close(out[1]);
+    FILE *f = fdopen(out[0], "r");
+    CHECK(fgets(line, sizeof line, f), "it printed nothing");
+    line[strcspn(line, "\n")] = '\0';
+    cr_assert(eq(int, strncmp(line, "http://127.0.0.1:", 17), 0));
+    cr_assert(eq(long, get(line, "/health", body), 200));
+    cr_assert(eq(long, get(line, "/v1/models", body), 200));
+    CHECK(strstr(body, "sim/v6e"), "%s", body);
+    CHECK(strstr(body, "llama3.1-8b"), "%s", body);
+    kill(pid, SIGTERM);
+    int status;
+    waitpid(pid, &status, 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(!fgets(line, sizeof line, f), "more than the URL on stdout: %s", line);
+    fclose(f);
+}
+
+Test(cli_serve, wrong_use) {
+    static const struct {
+        const char *args, *says;
+    } uses[] = {
+        {"serve", "expected WORKLOAD|MODEL"},
+        {"serve no-such-model", "no-such-model"},
+        {"serve llama3.1-8b --port 70000", "--port: expected an integer in 0..65535"},
+        {"serve llama3.1-8b -o chip=v6e -o chps=4", "did you mean 'chips'?"},
+        {"serve llama3.1-8b --backend nul", "did you mean 'null'?"},
+        {"serve llama3.1-8b --set isl=4", "--set is for workloads"},
+        {"serve llama3.1-8b -o chip=v6e --bind localhost", "localhost"},
+        {"serve llama3.1-405b -o chip=v6e --port 0", "does not fit"},
+    };
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        const struct child *c = assay(uses[i].args);
+        cr_assert(eq(int, c->status, 2), "assay %s: %s", uses[i].args, c->err);
+        CHECK(strstr(c->err, uses[i].says), "assay %s: %s", uses[i].args, c->err);
+        cr_assert(eq(str, (char *)c->out, ""));
+    }
+}
