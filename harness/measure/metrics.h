@@ -1,6 +1,25 @@
 /* Metrics: pure functions of the event log and of a few facts of the workload and system.
- * Definitions: openai-streaming.md 6.1 (house), statistics.md section 1 (nearest-rank percentiles by
- * integer arithmetic); `compat` is what other tools would print from the same log. */
+ *
+ * What counts. A request is *measured* when its INTENDED issue (ISSUE time - lateness) lies in its
+ * thread's window, from WINDOW_BEGIN to WINDOW_END inclusive; what a thread issues before its
+ * WINDOW_BEGIN is warm-up. A thread without marks goes by the earliest begin and latest end of the
+ * others; a log without WINDOW_BEGIN is measured whole. A failed request is in no latency, and its
+ * tokens are in no throughput. Requests in flight at the end are in `issued` alone.
+ *
+ * The window's length, which every rate is divided by, runs from the earliest WINDOW_BEGIN (or
+ * RUN_BEGIN, or the first event) to the last end (DONE or FAIL) of a measured request, or to WINDOW_END
+ * where that is later. Reason: the drain of a closed-loop or offline run produced tokens that are
+ * counted, so its time counts too; and a slow open-loop run that happened to be idle when its time was
+ * up must not gain from it. It can only lower a rate, never raise it.
+ *
+ * First tokens. A request without a token event has no TTFT, no TPOT and no gaps; its E2E ends with the
+ * stream. Nor has one whose first token event states that it holds all N > 1 tokens: that answer was
+ * not streamed. A first event of unknown size counts as one token.
+ *
+ * Percentiles are nearest-rank, an observed value, by integer arithmetic; p95, p99 and p99.9 are shown
+ * only with ten observations beyond them, p50 and p90 always. Intervals are distribution-free, from
+ * order statistics, and assume independent requests. What each figure is: the table metric_defs.
+ * `compat` is what other tools would print from the same log (compat.c). */
 #ifndef HARNESS_MEASURE_METRICS_H
 #define HARNESS_MEASURE_METRICS_H
 
@@ -14,7 +33,8 @@
 struct metrics_facts {
     int64_t chips;           /* physical; 0 = unknown: no per-chip figures */
     double peak_flops_per_s; /* one chip; 0 = no MFU */
-    double flops_per_token;
+    double flops_per_token;  /* forward FLOPs of one token: 2 * active parameters. A training step's
+                                tokens count three times (forward and backward, no recomputation) */
     int64_t limit_ttft_ns, limit_tpot_ns, limit_e2e_ns; /* goodput; 0 = no limit */
     int64_t max_concurrency; /* of the pattern, for compat.* that divide by it; 0 = open loop */
 };
@@ -30,7 +50,11 @@ struct metric {
     double ci_lo, ci_hi, ci_level; /* level 0 = none; order-statistic intervals of quantiles */
 };
 
-enum { METRICS_MAX = 160, FAIL_TABLE = FAIL_CLASS_COUNT };
+enum {
+    METRICS_MAX = 160,
+    FAIL_TABLE = FAIL_CLASS_COUNT,
+    METRICS_GAPS_MAX = 1 << 28, /* token gaps that are pooled; a longer log has no itl_ns */
+};
 
 struct metrics {
     struct metric m[METRICS_MAX];
@@ -45,7 +69,9 @@ struct metrics {
     json_t *compat;      /* new reference: {"inferencex":{…},"vllm":{…},…}; may be NULL */
 };
 
-/* Reads the whole log. Memory: bounded by 64 bytes a request plus constants.
+/* Reads the whole log once. Memory: at most 64 bytes a request (60 without sessions and with one
+ * thread) and 8 bytes a token event; while order statistics are taken, up to 64 bytes a request more.
+ * Request ids must be dense from 0: below 2^20, or below 256 times the requests seen so far.
  * Semantic nonsense (DONE without ISSUE, a request twice, tokens after DONE) is ASSAY_EINPUT. */
 int metrics_compute(const struct eventlog_source *src, const struct metrics_facts *facts,
                     struct metrics *out, struct err *e) MUST_USE;
@@ -59,7 +85,8 @@ struct metric_def {
 };
 extern const struct metric_def metric_defs[]; /* ends with {0}; sorted by name, then stat order */
 
-/* The "metrics" object of cli.md's run output; new reference. */
+/* The "metrics" object of cli.md's run output; new reference. A series also holds its n and, under
+ * "ci95", the intervals of its quantiles as [lo, hi]. */
 json_t *metrics_to_json(const struct metrics *m);
 
 /* For the progress line: a fixed-size log-bucket histogram (DDSketch, relative error 1 %). */

@@ -1,8 +1,12 @@
-/* What the codec costs: ns and bytes an event, for streams like those of a run. */
+/* What measuring costs: ns and bytes an event of the codec for streams like those of a run, and the
+ * CPU time of all metrics for a log of many requests and for one of many tokens. */
 #include "harness/core/clock.h"
 #include "harness/measure/eventlog.h"
+#include "harness/measure/metrics.h"
+#include "tests/measure/logbuild.h"
 #include "tests/measure/streams.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,10 +48,58 @@ static void bench_codec(const char *name, int sim, int width) {
     free(s);
 }
 
+static void bench_metrics(const char *name, uint64_t requests, int tokens, bool sent) {
+    struct logbuild l;
+    struct rng r;
+    log_init(&l, 1);
+    rng_seed(&r, 3);
+    enum { WIDTH = 64 };
+    int64_t now = 0;
+    uint64_t events = 0;
+    log_put(&l, 0, EVENT_MARK, MARK_WINDOW_BEGIN, 0, 0);
+    for (uint64_t first = 0; first < requests; first += WIDTH) {
+        for (uint64_t i = first; i < first + WIDTH && i < requests; i++, events++) {
+            int64_t late = (int64_t)rng_below(&r, 20000);
+            log_put(&l, now += 30000, EVENT_ISSUE, i, late, 100 + (int64_t)rng_below(&r, 400));
+            if (sent)
+                log_put(&l, now += 2000 + (int64_t)rng_below(&r, 4000), EVENT_SENT, i, 0, 0);
+            events += sent;
+        }
+        for (int k = 0; k < tokens; k++)
+            for (uint64_t i = first; i < first + WIDTH && i < requests; i++, events++)
+                log_put(&l, now += (int64_t)rng_lognormal(&r, det_log(200000.0), 0.5), EVENT_TOKENS,
+                        i, 1, 0);
+        for (uint64_t i = first; i < first + WIDTH && i < requests; i++, events++)
+            log_put(&l, now += 500 + (int64_t)rng_below(&r, 1000), EVENT_DONE, i, tokens, 0);
+    }
+    struct metrics_facts f = {
+        .chips = 8, .peak_flops_per_s = 1e15, .flops_per_token = 1e10, .limit_ttft_ns = 1000000};
+    double best = 1e30;
+    for (int round = 0; round < 3; round++) {
+        struct eventlog_source src = log_source(&l);
+        struct metrics m;
+        struct err e = {0};
+        int64_t t0 = clock_cpu_ns();
+        if (metrics_compute(&src, &f, &m, &e)) {
+            fprintf(stderr, "%s\n", e.text);
+            abort();
+        }
+        double ms = (double)(clock_cpu_ns() - t0) / 1e6;
+        best = ms < best ? ms : best;
+        metrics_release(&m);
+    }
+    printf("metrics %-28s %8.1f ms for %llu events, %.1f ns/event\n", name, best,
+           (unsigned long long)events, best * 1e6 / (double)events);
+    log_release(&l);
+}
+
 int main(void) {
     bench_codec("http-64", 0, 64);
     bench_codec("http-256", 0, 256);
     bench_codec("sim-64", 1, 64);
     bench_codec("sim-256", 1, 256);
+    bench_metrics("1M requests x 1 token", 1000000, 1, false);
+    bench_metrics("1M requests x 1 token, SENT", 1000000, 1, true);
+    bench_metrics("4000 requests x 256 tokens", 4000, 256, true);
     return 0;
 }

@@ -1,0 +1,149 @@
+/* Inside the metrics: what one pass over the log leaves behind, and the columns drawn from it.
+ * metrics_pass.c fills it, metrics.c publishes the house figures, compat*.c those of other tools. */
+#ifndef HARNESS_MEASURE_METRICS_INTERNAL_H
+#define HARNESS_MEASURE_METRICS_INTERNAL_H
+
+#include "harness/measure/eventlog.h"
+#include "harness/measure/metrics.h"
+#include "harness/measure/order.h"
+
+enum request_flags {
+    REQ_ISSUED = 1 << 0,
+    REQ_SENT = 1 << 1,    /* a SENT event; else sent at ISSUE */
+    REQ_TOKENS = 1 << 2,  /* at least one token event */
+    REQ_MANY = 1 << 3,    /* more than one */
+    REQ_DONE = 1 << 4,
+    REQ_FAILED = 1 << 5,
+    REQ_STEP = 1 << 6,    /* a training step */
+    REQ_MEASURED = 1 << 7,
+    REQ_PENDING = 1 << 8, /* issued before its thread's window began, if it ever does */
+    REQ_USAGE = 1 << 9,
+    REQ_IN_SESSION = 1 << 10,
+    REQ_KNOWN_FIRST = 1 << 11, /* the first token event said how many tokens it holds */
+};
+
+enum request_stamp { AT_ISSUE, AT_SENT, AT_FIRST, AT_LAST, AT_DONE, AT_COUNT };
+
+/* Stamps are ns after the intended issue, 48 bits (78 hours). */
+struct request_state {
+    int64_t intended_ns;
+    uint32_t lo[AT_COUNT];
+    uint16_t hi[AT_COUNT];
+    uint16_t flags;
+    uint32_t out, in, cached, n_first;
+};
+_Static_assert(sizeof(struct request_state) == 56, "56 bytes and an index of 4 are the promise");
+
+static inline uint64_t request_at(const struct request_state *r, enum request_stamp s) {
+    return (uint64_t)r->hi[s] << 32 | r->lo[s];
+}
+
+/* Completed and measured: what every latency and throughput is about. */
+static inline bool request_counts(const struct request_state *r) {
+    return (r->flags & (REQ_MEASURED | REQ_DONE | REQ_STEP)) == (REQ_MEASURED | REQ_DONE);
+}
+
+/* The answer came in one piece of several tokens: nothing was streamed, TTFT has no meaning. */
+static inline bool request_streamed(const struct request_state *r) {
+    return (r->flags & REQ_TOKENS) &&
+           !((r->flags & (REQ_MANY | REQ_KNOWN_FIRST)) == REQ_KNOWN_FIRST && r->out > 1 &&
+             r->n_first >= r->out);
+}
+
+/* 64-bit ids to dense slots, bounded against hostile ids. */
+struct id_map {
+    uint32_t *slot; /* slot + 1; 0 = unknown */
+    uint64_t cap;
+    uint32_t n;     /* slots given */
+};
+
+struct session_state {
+    int64_t first_ns, last_ns; /* intended issue of the first turn, DONE of the last */
+    uint32_t turns, done;
+    uint32_t flags; /* enum session_flags */
+};
+enum session_flags { SESSION_OUTSIDE = 1 << 0, SESSION_FAILED = 1 << 1, SESSION_OPEN = 1 << 2 };
+
+struct pass {
+    struct request_state *req;
+    uint32_t req_cap;
+    struct id_map ids;
+    uint32_t *session_of; /* per slot, NULL without sessions */
+    uint16_t *thread_of;  /* per slot, NULL with one thread */
+    uint32_t session_of_cap, thread_of_cap, threads;
+    struct session_state *session;
+    uint32_t session_cap;
+    struct id_map session_ids;
+
+    /* gaps between token events: slot << 32 | ns, or ns = UINT32_MAX and the true one in big */
+    uint64_t *gap;
+    size_t gaps, gap_cap;
+    uint64_t *big;
+    size_t bigs, big_cap;
+    bool gaps_dropped; /* more than METRICS_GAPS_MAX: no ITL */
+
+    int64_t first_event_ns, run_begin_ns, begin_ns, end_ns;
+    bool any_event, any_run_begin, any_begin, any_end;
+    struct {
+        int64_t begin_ns, end_ns;
+        bool begun, ended;
+    } *window; /* per thread */
+
+    int64_t events, token_events;
+    int interrupted;
+    bool any_step, any_usage, any_session;
+    int64_t eval_n, checkpoint_n;
+    double eval_score;
+    double eval_ns, checkpoint_ns; /* sums */
+
+    /* derived by pass_finish */
+    int64_t issued, completed, failed, in_flight, warmup, by_class[FAIL_CLASS_COUNT];
+    int64_t input_tokens, output_tokens, cached_tokens, step_tokens, step_samples;
+    int64_t duration_ns;    /* window begin to the last completion, or the window's end if later */
+    int64_t last_done_ns;   /* of measured requests */
+    int64_t first_issue_ns; /* of measured completed requests, actual */
+};
+
+int pass_run(struct pass *p, const struct eventlog_source *src, struct err *e) MUST_USE;
+void pass_release(struct pass *p);
+
+/* One value for each request that has it. */
+enum column_id {
+    COL_TTFT,
+    COL_SERVICE_TTFT,
+    COL_TPOT,
+    COL_E2E,
+    COL_SERVICE_E2E,
+    COL_LATENESS,
+    COL_ITL,
+    COL_STEP,
+    COL_SESSION_E2E,
+    COL_SESSION_TURNS,
+    COL_HOUSE_COUNT, /* those above are the house's, those below only other tools' */
+    COL_ISSUE_TTFT = COL_HOUSE_COUNT,
+    COL_ISSUE_E2E,       /* last token event - issue */
+    COL_ISSUE_DONE,      /* stream end - issue */
+    COL_INTENDED_DONE,   /* stream end - intended issue */
+    COL_TPOT_1,          /* (last - first)/(N - 1) */
+    COL_TPOT_DONE,       /* (stream end - first)/(N - n_first) */
+    COL_TPOT_DIV,        /* (stream end - first) div (N - 1) */
+    COL_TIME_PER_TOKEN,  /* (last - issue)/N */
+    COL_NTPOT,           /* (stream end - issue)/N */
+    COL_RATE_ITL,        /* 1e9/COL_TPOT_1 */
+    COL_RATE_E2E,        /* 1e9 N/COL_ISSUE_E2E */
+    COL_RATE_DONE,       /* 1e9 N/COL_ISSUE_DONE */
+    COL_ISL,
+    COL_OSL,
+    COL_ITL_TOKENS,      /* as COL_ITL, a k-token event counting as k - 1 gaps of 0 more */
+    COL_COUNT
+};
+
+/* count: what each column holds (may be used to choose ranks); then column_want; then solve. */
+void columns_count(struct pass *p, struct column *col);
+int columns_solve(struct pass *p, struct column *col, struct err *e) MUST_USE;
+
+/* Other tools' figures; want notes ranks, make builds the object after columns_solve. */
+void compat_want(const struct pass *p, struct column *col);
+json_t *compat_make(const struct pass *p, const struct metrics_facts *f, const struct column *col);
+
+#endif
