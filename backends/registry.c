@@ -6,6 +6,7 @@
 const struct backend_ops *const backend_all[] = {
     &backend_null,
     &backend_tpu_sim,
+    &backend_http,
     NULL,
 };
 

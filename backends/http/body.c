@@ -1,0 +1,244 @@
+/* Building request bodies. No network, no clock. */
+#include "backends/http/body.h"
+
+#include "harness/core/rng.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Special and byte tokens sit at the low end of most vocabularies and, added later, at the high end
+ * (Llama 3: from 128000 of 128256); the middle is ordinary text. Five-digit ids also make the number
+ * of bytes of a request depend on its length alone. */
+enum { ID_LOW = 10000, ID_SPAN_MAX = 65536, VOCAB_UNKNOWN = 32000 };
+
+/* Common English words of three to five letters: with the space before it, each is one token in the
+ * vocabularies of the large models, but no vocabulary promises it. */
+static const char words[256][6] = {
+    "able",  "about", "above", "after", "again", "age",   "ago",   "air",   "all",   "alone",
+    "along", "also",  "among", "and",   "any",   "apple", "area",  "arm",   "army",  "art",
+    "ask",   "away",  "baby",  "back",  "bad",   "ball",  "bank",  "bar",   "base",  "bed",
+    "been",  "begin", "best",  "big",   "bird",  "bit",   "black", "block", "blood", "blue",
+    "board", "boat",  "body",  "book",  "born",  "both",  "box",   "boy",   "break", "bring",
+    "brown", "build", "but",   "buy",   "call",  "came",  "camp",  "can",   "car",   "card",
+    "care",  "carry", "case",  "cat",   "catch", "cause", "cell",  "cent",  "chair", "check",
+    "chief", "child", "city",  "claim", "class", "clean", "clear", "close", "cloud", "coast",
+    "cold",  "color", "come",  "cool",  "copy",  "corn",  "cost",  "could", "count", "cover",
+    "crop",  "cross", "crowd", "cry",   "cup",   "cut",   "dance", "dark",  "data",  "day",
+    "dead",  "deal",  "deep",  "did",   "die",   "dog",   "door",  "down",  "draw",  "dream",
+    "dress", "drink", "drive", "drop",  "dry",   "each",  "ear",   "early", "earth", "east",
+    "easy",  "eat",   "edge",  "egg",   "eight", "else",  "end",   "enemy", "enjoy", "enter",
+    "equal", "even",  "ever",  "every", "exact", "eye",   "face",  "fact",  "fair",  "fall",
+    "far",   "farm",  "fast",  "fat",   "fear",  "feed",  "feel",  "feet",  "few",   "field",
+    "fight", "fill",  "final", "find",  "fine",  "fire",  "first", "fish",  "fit",   "five",
+    "flat",  "floor", "flow",  "fly",   "food",  "foot",  "for",   "force", "form",  "four",
+    "free",  "fresh", "from",  "front", "fruit", "full",  "game",  "gave",  "get",   "girl",
+    "give",  "glad",  "glass", "gold",  "good",  "got",   "grand", "grass", "gray",  "great",
+    "green", "grew",  "group", "grow",  "guess", "guide", "had",   "hair",  "half",  "hand",
+    "happy", "hard",  "has",   "hat",   "have",  "head",  "hear",  "heart", "heat",  "heavy",
+    "held",  "help",  "her",   "here",  "high",  "hill",  "him",   "his",   "hit",   "hold",
+    "hole",  "home",  "hope",  "horse", "hot",   "hour",  "house", "how",   "huge",  "human",
+    "ice",   "idea",  "inch",  "into",  "iron",  "jump",  "just",  "keep",  "key",   "kind",
+    "king",  "knew",  "know",  "lady",  "lake",  "land",  "large", "last",  "late",  "laugh",
+    "law",   "lay",   "lead",  "leaf",  "learn", "least",
+};
+
+/* Four 16-bit draws a 64-bit hash of (seed, block of four positions). */
+static uint64_t block_hash(uint64_t content_seed, uint32_t block) {
+    uint64_t state = content_seed ^ ((uint64_t)block * UINT64_C(0xD1342543DE82EF95));
+    return splitmix64(&state);
+}
+
+static uint32_t lane(uint64_t hash, uint32_t position) {
+    return (uint32_t)(hash >> (position % 4 * 16)) & 0xFFFF;
+}
+
+uint32_t body_token_id(const struct body_template *t, uint64_t content_seed, uint32_t position) {
+    uint32_t draw = lane(block_hash(content_seed, position / 4), position);
+    return t->id_low + (uint32_t)((uint64_t)draw * t->id_count >> 16);
+}
+
+const char *body_word(uint64_t content_seed, uint32_t position) {
+    return words[lane(block_hash(content_seed, position / 4), position) >> 8];
+}
+
+void body_put_json_string(struct buf *out, const char *s) {
+    buf_putc(out, '"');
+    for (;;) {
+        size_t n = 0;
+        while ((unsigned char)s[n] >= 0x20 && s[n] != '"' && s[n] != '\\')
+            n++;
+        buf_put(out, s, n);
+        s += n;
+        if (!*s)
+            break;
+        if (*s == '"' || *s == '\\')
+            buf_printf(out, "\\%c", *s);
+        else
+            buf_printf(out, "\\u%04x", (unsigned)(unsigned char)*s);
+        s++;
+    }
+    buf_putc(out, '"');
+}
+
+/* Decimal digits of v at p; returns the end. At most 10. */
+static char *put_decimal(char *p, uint32_t v) {
+    char digits[10];
+    int n = 0;
+    do
+        digits[n++] = (char)('0' + v % 10);
+    while (v /= 10);
+    while (n)
+        *p++ = digits[--n];
+    return p;
+}
+
+static void put_ids(const struct body_template *t, const struct request *r, struct buf *out) {
+    char *from = buf_reserve(out, (size_t)r->isl * 11 + 2), *p = from;
+    if (!from)
+        return;
+    *p++ = '[';
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < r->isl; i++) {
+        if (i % 4 == 0)
+            hash = block_hash(r->content_seed, i / 4);
+        p = put_decimal(p, t->id_low + (uint32_t)((uint64_t)lane(hash, i) * t->id_count >> 16));
+        *p++ = ',';
+    }
+    p[r->isl ? -1 : 0] = ']';
+    p += r->isl ? 0 : 1;
+    out->n += (size_t)(p - from);
+}
+
+static void put_words(const struct request *r, struct buf *out) {
+    char *from = buf_reserve(out, (size_t)r->isl * sizeof words[0] + 2), *p = from;
+    if (!from)
+        return;
+    *p++ = '"';
+    for (uint32_t i = 0; i < r->isl; i++) {
+        const char *w = body_word(r->content_seed, i);
+        size_t n = strlen(w);
+        if (i)
+            *p++ = ' ';
+        memcpy(p, w, n);
+        p += n;
+    }
+    *p++ = '"';
+    out->n += (size_t)(p - from);
+}
+
+int body_build(const struct body_template *t, const struct request *r, struct buf *out,
+               struct err *e) {
+    char osl[10];
+    size_t osl_bytes = (size_t)(put_decimal(osl, r->osl) - osl);
+    buf_clear(out);
+    buf_put(out, t->head, t->head_bytes);
+    if (r->text)
+        body_put_json_string(out, r->text);
+    else if (t->ids)
+        put_ids(t, r, out);
+    else
+        put_words(r, out);
+    buf_put(out, t->middle, t->middle_bytes);
+    buf_put(out, osl, osl_bytes);
+    if (t->min_tokens) {
+        buf_put(out, t->minimum, t->minimum_bytes);
+        buf_put(out, osl, osl_bytes);
+    }
+    buf_put(out, t->tail, t->tail_bytes);
+    return buf_check(out, "the request body", e);
+}
+
+static int put_extra(struct buf *tail, const struct body_options *o, struct err *e) {
+    static const char *const own[] = {"model", "prompt", "messages", "stream", "stream_options",
+                                      "max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "temperature"};
+    json_error_t je;
+    json_t *extra = json_loads(o->extra, JSON_REJECT_DUPLICATES, &je);
+    int rc = 0;
+    char *text = NULL;
+    if (!json_is_object(extra)) {
+        rc = err_set(e, ASSAY_EUSAGE, "-o extra: expected a JSON object, found '%.80s'%s%s", o->extra,
+                     extra ? "" : ": ", extra ? "" : je.text);
+        goto out;
+    }
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (json_object_get(extra, own[i])) {
+            rc = err_set(e, ASSAY_EUSAGE, "-o extra: member '%s' is written by the backend itself", own[i]);
+            goto out;
+        }
+    if (json_object_size(extra)) {
+        text = json_dumps(extra, JSON_COMPACT);
+        if (!text) {
+            rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+            goto out;
+        }
+        buf_putc(tail, ',');
+        buf_put(tail, text + 1, strlen(text) - 2);
+    }
+out:
+    free(text);
+    json_decref(extra);
+    return rc;
+}
+
+int body_template_init(struct body_template *t, const struct body_options *o, struct err *e) {
+    *t = (struct body_template){.chat = o->chat, .ids = !o->chat && !o->text, .min_tokens = o->min_tokens};
+    struct buf head, middle, minimum, tail;
+    struct buf *all[] = {&head, &middle, &minimum, &tail};
+    for (size_t i = 0; i < 4; i++)
+        buf_init(all[i], 1024 * 1024);
+    int rc = 0;
+
+    uint32_t vocab = VOCAB_UNKNOWN;
+    if (o->vocab > 0)
+        vocab = o->vocab > INT32_MAX ? INT32_MAX : (uint32_t)o->vocab;
+    uint32_t high = vocab / 4 * 3;
+    t->id_low = high > ID_LOW * 3 / 2 ? ID_LOW : vocab / 4;
+    t->id_count = high > t->id_low ? high - t->id_low : 1;
+    if (t->id_count > ID_SPAN_MAX)
+        t->id_count = ID_SPAN_MAX;
+
+    buf_puts(&head, "{\"model\":");
+    body_put_json_string(&head, o->model);
+    buf_puts(&head, o->chat ? ",\"messages\":[{\"role\":\"user\",\"content\":" : ",\"prompt\":");
+    buf_puts(&middle, o->chat ? "}]," : ",");
+    body_put_json_string(&middle, o->max_tokens_field);
+    buf_putc(&middle, ':');
+    buf_puts(&minimum, ",\"min_tokens\":");
+    if (o->ignore_eos)
+        buf_puts(&tail, ",\"ignore_eos\":true");
+    if (o->temperature >= 0)
+        buf_printf(&tail, ",\"temperature\":%.6g", o->temperature);
+    buf_puts(&tail, o->stream ? ",\"stream\":true" : ",\"stream\":false");
+    if (o->stream && (o->include_usage || o->continuous_usage))
+        buf_printf(&tail, ",\"stream_options\":{\"include_usage\":true%s}",
+                   o->continuous_usage ? ",\"continuous_usage_stats\":true" : "");
+    if (o->return_token_ids)
+        buf_puts(&tail, ",\"return_token_ids\":true");
+    if (o->extra && (rc = put_extra(&tail, o, e)))
+        goto out;
+    buf_putc(&tail, '}');
+    for (size_t i = 0; i < 4 && !rc; i++)
+        rc = buf_check(all[i], "the request template", e);
+    if (rc)
+        goto out;
+    t->head = buf_take(&head, &t->head_bytes);
+    t->middle = buf_take(&middle, &t->middle_bytes);
+    t->minimum = buf_take(&minimum, &t->minimum_bytes);
+    t->tail = buf_take(&tail, &t->tail_bytes);
+out:
+    for (size_t i = 0; i < 4; i++)
+        buf_release(all[i]);
+    if (rc)
+        body_template_release(t);
+    return rc;
+}
+
+void body_template_release(struct body_template *t) {
+    free(t->head);
+    free(t->middle);
+    free(t->minimum);
+    free(t->tail);
+    *t = (struct body_template){0};
+}

@@ -1,0 +1,50 @@
+/* Request bodies: what is constant is printed once at open; per request only the prompt and the length
+ * are filled in. Content is a pure function of (content seed, position), so that the leading tokens of
+ * a session's turns are the same tokens, and a shard's request is the single-thread run's request. */
+#ifndef BACKENDS_HTTP_BODY_H
+#define BACKENDS_HTTP_BODY_H
+
+#include "harness/core/buf.h"
+#include "harness/core/err.h"
+#include "workloads/plan.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { BODY_MAX_BYTES = 256 * 1024 * 1024 };
+
+struct body_options {
+    bool chat;              /* messages instead of prompt */
+    bool text;              /* completions: words instead of token ids */
+    const char *model;      /* served name */
+    const char *max_tokens_field;
+    bool min_tokens, ignore_eos, stream, include_usage, continuous_usage, return_token_ids;
+    double temperature;     /* < 0: not sent */
+    const char *extra;      /* a JSON object whose members are added; NULL = none */
+    int64_t vocab;          /* of the model; 0 = unknown */
+};
+
+struct body_template {
+    bool chat, ids, min_tokens;
+    char *head, *middle, *minimum, *tail; /* head PROMPT middle OSL [minimum OSL] tail */
+    size_t head_bytes, middle_bytes, minimum_bytes, tail_bytes;
+    uint32_t id_low, id_count; /* token ids are drawn from [id_low, id_low + id_count) */
+};
+
+/* Errors: `extra` is no JSON object, or names a member that the template writes itself. */
+int body_template_init(struct body_template *t, const struct body_options *o, struct err *e) MUST_USE;
+void body_template_release(struct body_template *t);
+
+/* Replaces out's content (initialised with BODY_MAX_BYTES) by the body of r. A literal text of the
+ * request is sent as such, whatever the kind of prompt. */
+int body_build(const struct body_template *t, const struct request *r, struct buf *out,
+               struct err *e) MUST_USE;
+
+/* The token id at a position of the content of a seed, and the word that stands for it in text. */
+uint32_t body_token_id(const struct body_template *t, uint64_t content_seed, uint32_t position);
+const char *body_word(uint64_t content_seed, uint32_t position);
+
+/* s as a JSON string with its quotes. Bytes >= 0x80 are passed through. */
+void body_put_json_string(struct buf *out, const char *s);
+
+#endif

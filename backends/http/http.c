@@ -1,0 +1,552 @@
+/* Backend `http`: a client of OpenAI-style endpoints that times what it reads as exactly as one thread
+ * can. The vtable, the options and the set-up are here; a request's life is in stream.c, waiting in
+ * loop.c, what the endpoint says of itself in endpoint.c. */
+#include "backends/http/http_internal.h"
+
+#include "harness/core/clock.h"
+#include "harness/core/version.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+static const char *const apis[] = {"completions", "chat", NULL};
+static const char *const prompts[] = {"ids", "text", NULL};
+static const char *const verifies[] = {"off", "on", "fail", NULL};
+static const char *const max_fields[] = {"auto", "max_tokens", "max_completion_tokens", NULL};
+
+#define AT(f) offsetof(struct http_options, f)
+const struct option http_options_table[] = {
+    {"url", OPT_STR, AT(url), .flags = OPTION_REQUIRED,
+     .help = "http://host:port, or with a path ending in /v1 or …/completions"},
+    {"unix_socket", OPT_STR, AT(unix_socket), .help = "path of a Unix socket to connect to instead"},
+    {"api", OPT_ENUM, AT(api), .choices = apis, .def = "completions", .help = "which API to speak"},
+    {"model", OPT_STR, AT(model), .help = "served name; default: asked from the endpoint"},
+    {"stream", OPT_BOOL, AT(stream), .def = "on", .help = "ask for server-sent events"},
+    {"prompt", OPT_ENUM, AT(prompt), .choices = prompts, .def = "ids",
+     .help = "completions: token ids (exact input length) or words"},
+    {"header", OPT_STR, AT(header), .flags = OPTION_SECRET,
+     .help = "'Name: value' sent with every request; several: separated by newlines"},
+    {"api_key_env", OPT_STR, AT(api_key_env), .flags = OPTION_SECRET,
+     .help = "environment variable that holds the bearer key"},
+    {"api_key_file", OPT_STR, AT(api_key_file), .flags = OPTION_SECRET,
+     .help = "file that holds the bearer key"},
+    {"ca_file", OPT_STR, AT(ca_file), .help = "https: trusted certificates (PEM)"},
+    {"tls_verify", OPT_BOOL, AT(tls_verify), .def = "on", .help = "https: check the certificate"},
+    {"proxy", OPT_STR, AT(proxy), .help = "proxy URL; the environment's is never used"},
+    {"reuse", OPT_BOOL, AT(reuse), .def = "on", .help = "keep connections for later requests"},
+    {"prewarm", OPT_BOOL, AT(prewarm), .def = "on",
+     .help = "connect for max_in_flight requests (at most 256) before the run begins"},
+    {"timeout_connect", OPT_DURATION, AT(timeout_connect_ns), .min = 1e6, .max = 3.6e12, .def = "10s",
+     .help = "connection set-up; also the answer to the first probe"},
+    {"timeout_first_token", OPT_DURATION, AT(timeout_first_token_ns), .def = "600s",
+     .help = "from issue to the first token event; 0 = none"},
+    {"timeout_idle", OPT_DURATION, AT(timeout_idle_ns), .def = "120s",
+     .help = "between reads once tokens came; 0 = none"},
+    {"timeout_total", OPT_DURATION, AT(timeout_total_ns), .def = "3600s",
+     .help = "from issue to the end; 0 = none"},
+    {"timeout_drain", OPT_DURATION, AT(timeout_drain_ns), .min = 1e6, .max = 3.6e12, .def = "2s",
+     .help = "from [DONE] or an error event to the body's end; then the connection is dropped"},
+    {"ignore_eos", OPT_BOOL, AT(ignore_eos), .def = "on", .help = "send ignore_eos: true"},
+    {"min_tokens", OPT_BOOL, AT(min_tokens), .def = "on", .help = "send min_tokens = output length"},
+    {"max_tokens_field", OPT_ENUM, AT(max_tokens_field), .choices = max_fields, .def = "auto",
+     .help = "auto: max_completion_tokens for chat, max_tokens for completions"},
+    {"include_usage", OPT_BOOL, AT(include_usage), .def = "on", .help = "ask for a usage event"},
+    {"continuous_usage", OPT_BOOL, AT(continuous_usage), .def = "off",
+     .help = "ask for usage on every event: exact tokens per event (vLLM, SGLang)"},
+    {"return_token_ids", OPT_BOOL, AT(return_token_ids), .def = "off",
+     .help = "ask for token ids in every event (vLLM)"},
+    {"temperature", OPT_F64, AT(temperature), .min = -1, .max = 2, .def = "0",
+     .help = "sampling temperature; negative = not sent"},
+    {"extra", OPT_STR, AT(extra), .help = "JSON object whose members are added to every request"},
+    {"vocab", OPT_I64, AT(vocab), .unit = "tokens", .min = 0, .max = 1e7, .def = "0",
+     .help = "vocabulary that token ids are drawn from; 0 = the workload's model"},
+    {"verify_length", OPT_ENUM, AT(verify_length), .choices = verifies, .def = "on",
+     .help = "output length against what was asked: on = counted in the details, fail = the request fails"},
+    {"max_event", OPT_BYTES, AT(max_event_bytes), .min = 1024, .max = 1e9, .def = "16MiB",
+     .help = "largest event or body"},
+    {"spin", OPT_DURATION, AT(spin_ns), .min = 0, .max = 1e9, .def = "60us",
+     .help = "busy wait before a deadline: exact issue times"},
+    {0},
+};
+
+static void global_init(void) {
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+void http_easy_common(struct http *h, CURL *c) {
+    const struct http_options *o = &h->o;
+    curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(c, CURLOPT_TCP_NODELAY, 1L);
+    curl_easy_setopt(c, CURLOPT_PROXY, o->proxy ? o->proxy : "");
+    curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->timeout_connect_ns / NS_PER_MS));
+    curl_easy_setopt(c, CURLOPT_RESOLVE, h->endpoint.resolve);
+    if (o->unix_socket)
+        curl_easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, o->unix_socket);
+    if (o->ca_file)
+        curl_easy_setopt(c, CURLOPT_CAINFO, o->ca_file);
+    if (!o->tls_verify) {
+        curl_easy_setopt(c, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl_easy_setopt(c, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+}
+
+/* ---- open ---- */
+
+static int read_key(struct http *h, struct err *e) {
+    const struct http_options *o = &h->o;
+    if (o->api_key_env && o->api_key_file)
+        return err_set(e, ASSAY_EUSAGE, "-o api_key_env and -o api_key_file exclude each other");
+    if (o->api_key_env) {
+        const char *v = getenv(o->api_key_env);
+        if (!v || !*v)
+            return err_set(e, ASSAY_EENV, "environment variable '%s' holds no key", o->api_key_env);
+        h->api_key = strdup(v);
+    } else if (o->api_key_file) {
+        struct buf b;
+        int rc = buf_read_file(&b, o->api_key_file, 65536, e);
+        if (rc) {
+            if (e)
+                e->code = ASSAY_EENV;
+            return ASSAY_EENV;
+        }
+        h->api_key = buf_take(&b, NULL);
+    } else {
+        return 0;
+    }
+    if (!h->api_key)
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    h->api_key[strcspn(h->api_key, " \t\r\n")] = '\0';
+    if (!h->api_key[0])
+        return err_set(e, ASSAY_EENV, "the key is empty");
+    return 0;
+}
+
+static int add_header(struct http *h, const char *line, struct err *e) {
+    struct curl_slist *list = curl_slist_append(h->headers, line);
+    if (!list)
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    h->headers = list;
+    return 0;
+}
+
+static int make_headers(struct http *h, struct err *e) {
+    static const char *const fixed[] = {"Content-Type: application/json", "Accept: text/event-stream, application/json",
+                                        "Expect:", "Accept-Encoding:"};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed && !rc; i++)
+        rc = add_header(h, fixed[i], e);
+    struct buf line;
+    buf_init(&line, 128 * 1024);
+    buf_printf(&line, "User-Agent: assay/%s", assay_version);
+    if (!rc)
+        rc = add_header(h, line.p, e);
+    if (!rc && h->api_key) {
+        buf_clear(&line);
+        buf_printf(&line, "Authorization: Bearer %s", h->api_key);
+        rc = add_header(h, line.p, e);
+    }
+    for (const char *p = h->o.header; p && *p && !rc;) {
+        size_t n = strcspn(p, "\r\n");
+        const char *colon = memchr(p, ':', n);
+        if (n && (!colon || colon == p)) {
+            rc = err_set(e, ASSAY_EUSAGE, "-o header: expected 'Name: value'");
+            break;
+        }
+        buf_clear(&line);
+        buf_put(&line, p, n);
+        if (n && !(rc = buf_check(&line, "-o header", e)))
+            rc = add_header(h, line.p, e);
+        p += n + (p[n] != '\0');
+    }
+    buf_release(&line);
+    return rc;
+}
+
+static int check_file_limit(int64_t connections, struct err *e) {
+    struct rlimit r;
+    rlim_t want = (rlim_t)connections + 128;
+    if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur == RLIM_INFINITY || r.rlim_cur >= want)
+        return 0;
+    rlim_t had = r.rlim_cur;
+    r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max >= want ? want : r.rlim_max;
+    if (r.rlim_cur < want || setrlimit(RLIMIT_NOFILE, &r))
+        return err_set(e, ASSAY_EENV,
+                       "%lld requests in flight need %lld open files, the limit is %lld (ulimit -n)",
+                       (long long)connections, (long long)want, (long long)had);
+    return 0;
+}
+
+static int add_slot(struct http *h, struct err *e) {
+    if (h->nslots == h->cap_slots) {
+        size_t cap = h->cap_slots ? h->cap_slots * 2 : 64;
+        struct slot **p = realloc(h->slots, cap * sizeof *p);
+        if (!p)
+            return err_set(e, ASSAY_ENOMEM, "out of memory");
+        h->slots = p;
+        h->cap_slots = cap;
+    }
+    struct slot *s;
+    int rc = slot_new(h, &s, e);
+    if (rc)
+        return rc;
+    h->slots[h->nslots++] = s;
+    s->next_free = h->free;
+    h->free = s;
+    return 0;
+}
+
+/* Room for one more completion than there are requests that could give one. */
+static int grow_ready(struct http *h, struct err *e) {
+    if (h->nready + (size_t)h->in_flight + 1 < h->cap_ready)
+        return 0;
+    size_t cap = h->cap_ready ? h->cap_ready * 2 : 128;
+    struct completion *p = calloc(cap, sizeof *p);
+    if (!p)
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    for (size_t i = 0; i < h->nready; i++)
+        p[i] = h->ready[(h->ready_head + i) % h->cap_ready];
+    free(h->ready);
+    h->ready = p;
+    h->ready_head = 0;
+    h->cap_ready = cap;
+    return 0;
+}
+
+static size_t discard(char *p, size_t one, size_t n, void *ctx) {
+    (void)p;
+    (void)one;
+    (void)ctx;
+    return n;
+}
+
+/* Opens n connections at once by asking for the model list on each, so that the first requests of the
+ * run find them ready. A connection that cannot be had is no error here: the request will tell. */
+static int prewarm(struct http *h, int64_t n, struct err *e) {
+    CURL **easy = calloc((size_t)n, sizeof(CURL *));
+    int rc = 0;
+    int64_t left = 0, deadline = clock_now_ns() + h->o.timeout_connect_ns;
+    if (!easy)
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    for (int64_t i = 0; i < n && !rc; i++) {
+        CURL *c = easy[i] = curl_easy_init();
+        if (!c) {
+            rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+            break;
+        }
+        http_easy_common(h, c);
+        curl_easy_setopt(c, CURLOPT_URL, h->endpoint.models_url);
+        curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
+        curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, discard);
+        curl_easy_setopt(c, CURLOPT_PRIVATE, &easy[i]);
+        /* all of them must exist at once, not one after the other over the same connection */
+        curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, 1L);
+        if (!(rc = loop_add(&h->loop, c, e)))
+            left++;
+    }
+    while (left && !rc && clock_now_ns() < deadline) {
+        bool drained;
+        CURLcode code;
+        rc = loop_step(&h->loop, deadline, 0, &drained, e);
+        for (CURL *c; (c = loop_finished(&h->loop, &code));) {
+            CURL **mine = NULL;
+            curl_easy_getinfo(c, CURLINFO_PRIVATE, &mine);
+            curl_easy_cleanup(c);
+            *mine = NULL;
+            left--;
+        }
+    }
+    for (int64_t i = 0; i < n; i++)
+        if (easy[i]) {
+            curl_multi_remove_handle(h->loop.multi, easy[i]);
+            curl_easy_cleanup(easy[i]);
+        }
+    h->loop.in_multi = 0;
+    free(easy);
+    return rc;
+}
+
+static void http_close(struct backend *b);
+
+static int http_open(const struct backend_open_args *args, struct backend **out, struct err *e) {
+    enum { SLOTS_UNBOUNDED = 64, PREWARM_MAX = 256 };
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, global_init);
+    struct http *h = calloc(1, sizeof *h);
+    if (!h)
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    h->base.ops = &backend_http;
+    h->o = *(const struct http_options *)args->options;
+    h->workload = args->workload;
+    h->sink = args->sink;
+    h->origin_ns = args->origin_ns;
+    h->loop.epoll_fd = -1;
+    const struct http_options *o = &h->o;
+    h->timers[TIMER_FIRST_TOKEN].duration_ns = o->timeout_first_token_ns;
+    h->timers[TIMER_IDLE].duration_ns = o->timeout_idle_ns;
+    h->timers[TIMER_TOTAL].duration_ns = o->timeout_total_ns;
+    h->timers[TIMER_DRAIN].duration_ns = o->timeout_drain_ns;
+    /* threads' timers may be 50 us late by default */
+    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+
+    int64_t slots = args->max_in_flight > 0 ? args->max_in_flight : SLOTS_UNBOUNDED;
+    bool chat = o->api == API_CHAT;
+    int rc = 0;
+    if (!o->url) {
+        rc = err_set(e, ASSAY_EUSAGE, "backend 'http' needs -o url=http://host:port");
+        goto out;
+    }
+    if ((rc = check_file_limit(slots, e)) || (rc = read_key(h, e)) || (rc = make_headers(h, e)) ||
+        (rc = endpoint_resolve(&h->endpoint, o->url, chat, o->unix_socket, e)) ||
+        (rc = endpoint_probe(h, e)))
+        goto out;
+    bool completion_field = o->max_tokens_field == MAX_FIELD_COMPLETION ||
+                            (o->max_tokens_field == MAX_FIELD_AUTO && chat);
+    const struct body_options body = {
+        .chat = chat,
+        .text = o->prompt == PROMPT_TEXT,
+        .model = h->endpoint.model,
+        .max_tokens_field = completion_field ? "max_completion_tokens" : "max_tokens",
+        .min_tokens = o->min_tokens,
+        .ignore_eos = o->ignore_eos,
+        .stream = o->stream,
+        .include_usage = o->include_usage,
+        .continuous_usage = o->continuous_usage,
+        .return_token_ids = o->return_token_ids,
+        .temperature = o->temperature,
+        .extra = o->extra,
+        .vocab = o->vocab ? o->vocab : args->workload && args->workload->has_model ? args->workload->model.vocab : 0,
+    };
+    if ((rc = body_template_init(&h->body, &body, e)) || (rc = loop_init(&h->loop, (long)slots + 16, e)) ||
+        (rc = grow_ready(h, e)))
+        goto out;
+    for (int64_t i = 0; i < slots && !rc; i++)
+        rc = add_slot(h, e);
+    if (!rc && o->prewarm && o->reuse)
+        rc = prewarm(h, slots < PREWARM_MAX ? slots : PREWARM_MAX, e);
+out:
+    if (rc) {
+        http_close(&h->base);
+        return rc;
+    }
+    *out = &h->base;
+    return 0;
+}
+
+static void http_close(struct backend *b) {
+    struct http *h = (struct http *)b;
+    if (!h)
+        return;
+    for (size_t i = 0; i < h->nslots; i++) {
+        if (h->slots[i]->active)
+            loop_remove(&h->loop, h->slots[i]->easy);
+        slot_free(h->slots[i]);
+    }
+    loop_release(&h->loop);
+    free(h->slots);
+    free(h->ready);
+    body_template_release(&h->body);
+    endpoint_release(&h->endpoint);
+    curl_slist_free_all(h->headers);
+    if (h->api_key)
+        explicit_bzero(h->api_key, strlen(h->api_key));
+    free(h->api_key);
+    free(h);
+}
+
+/* ---- the run ---- */
+
+static int64_t http_now(struct backend *b) {
+    return clock_now_ns() - ((struct http *)b)->origin_ns;
+}
+
+static void collect(struct http *h) {
+    CURLcode code;
+    for (CURL *c; (c = loop_finished(&h->loop, &code));) {
+        struct slot *s = NULL;
+        curl_easy_getinfo(c, CURLINFO_PRIVATE, &s);
+        slot_finish(s, code);
+    }
+    flush_pending_token(h);
+}
+
+static int http_submit(struct backend *b, const struct request *r, struct completion *c, struct err *e) {
+    struct http *h = (struct http *)b;
+    (void)c;
+    if (h->fatal.code) {
+        *e = h->fatal;
+        return h->fatal.code;
+    }
+    int rc = grow_ready(h, e);
+    if (!rc && !h->free)
+        rc = add_slot(h, e);
+    if (rc)
+        return rc;
+    struct slot *s = h->free;
+    h->free = s->next_free;
+    rc = slot_start(s, r, e);
+    collect(h);
+    return rc ? rc : SUBMIT_QUEUED;
+}
+
+static int http_wait(struct backend *b, int64_t until_ns, struct completion *c, int max, int *n,
+                     const volatile int *stop, struct err *e) {
+    struct http *h = (struct http *)b;
+    int64_t until = until_ns > INT64_MAX - h->origin_ns ? INT64_MAX : until_ns + h->origin_ns;
+    *n = 0;
+    for (;;) {
+        if (h->fatal.code) {
+            if (e)
+                *e = h->fatal;
+            return h->fatal.code;
+        }
+        while (h->nready && *n < max) {
+            c[(*n)++] = h->ready[h->ready_head];
+            h->ready_head = (h->ready_head + 1) % h->cap_ready;
+            h->nready--;
+        }
+        if (*n)
+            return 0;
+        if (*stop)
+            return err_set(e, ASSAY_EINTERRUPTED, "interrupted");
+        if (until == INT64_MAX && h->in_flight == 0)
+            return 0;
+        int64_t timer = slots_next_timer(h);
+        bool drained;
+        int rc = loop_step(&h->loop, timer < until ? timer : until, timer < until ? 0 : h->o.spin_ns, &drained, e);
+        if (rc)
+            return rc;
+        collect(h);
+        int64_t now = clock_now_ns();
+        /* bytes that are there already count before a limit does, unless there is no end of them */
+        if (timer <= now && (drained || timer + 100 * NS_PER_MS <= now))
+            slots_check_timers(h, now);
+        if (now >= until && !h->nready && !h->fatal.code)
+            return 0;
+    }
+}
+
+static void http_cancel(struct backend *b, uint64_t request) {
+    struct http *h = (struct http *)b;
+    for (size_t i = 0; i < h->nslots; i++)
+        if (h->slots[i]->active && h->slots[i]->request == request)
+            slot_abort(h->slots[i], FAIL_CANCELLED);
+}
+
+/* ---- describe ---- */
+
+static const struct {
+    const char *name;
+    size_t offset;
+} count_rows[] = {
+    {"requests", offsetof(struct http_counts, requests)},
+    {"cold_connections", offsetof(struct http_counts, cold_connections)},
+    {"retried", offsetof(struct http_counts, retried)},
+    {"token_events", offsetof(struct http_counts, token_events)},
+    {"coalesced_token_events", offsetof(struct http_counts, coalesced)},
+    {"comments", offsetof(struct http_counts, comments)},
+    {"slow_scans", offsetof(struct http_counts, slow_scans)},
+    {"requests_without_usage", offsetof(struct http_counts, without_usage)},
+    {"length_mismatch", offsetof(struct http_counts, length_mismatch)},
+    {"not_streamed", offsetof(struct http_counts, not_streamed)},
+    {"missing_final_blank_line", offsetof(struct http_counts, missing_final_blank_line)},
+    {"unclean_close", offsetof(struct http_counts, unclean_close)},
+    {"requests_without_sent_stamp", offsetof(struct http_counts, without_sent)},
+};
+
+static json_t *describe_counts(const struct http_counts *k) {
+    json_t *o = json_object();
+    for (size_t i = 0; i < sizeof count_rows / sizeof *count_rows; i++) {
+        int64_t v;
+        memcpy(&v, (const char *)k + count_rows[i].offset, sizeof v);
+        if (v)
+            json_object_set_new(o, count_rows[i].name, json_integer(v));
+    }
+    return o;
+}
+
+/* What a reader of the numbers must know. */
+static json_t *describe_warnings(const struct http *h) {
+    json_t *w = json_array();
+    const struct http_counts *k = &h->counts;
+    if (k->without_usage)
+        json_array_append_new(w, json_sprintf("%lld requests came without usage: their output tokens are their token events",
+                                              (long long)k->without_usage));
+    if (k->length_mismatch && h->o.verify_length != VERIFY_OFF)
+        json_array_append_new(w, json_sprintf("uncontrolled output length: %lld requests answered another number of tokens than asked",
+                                              (long long)k->length_mismatch));
+    if (k->retried)
+        json_array_append_new(w, json_sprintf("%lld requests were sent twice: the server closed idle connections under them",
+                                              (long long)k->retried));
+    if (k->not_streamed)
+        json_array_append_new(w, json_sprintf("%lld requests were answered in one piece: they have no first token",
+                                              (long long)k->not_streamed));
+    return w;
+}
+
+/* The text may be anything: bytes that JSON cannot hold become question marks. */
+static json_t *describe_error(const struct http *h) {
+    json_t *text = json_string(h->first_error);
+    if (!text) {
+        char plain[sizeof h->first_error];
+        size_t n = strlen(h->first_error);
+        for (size_t i = 0; i <= n; i++)
+            plain[i] = (signed char)h->first_error[i] < 0 ? '?' : h->first_error[i];
+        text = json_string(plain);
+    }
+    return json_pack("{s:s, s:i, s:o}", "class", fail_class_name(h->first_error_class), "status",
+                     h->first_error_status, "text", text);
+}
+
+static int http_describe(struct backend *b, struct backend_info *info, struct err *e) {
+    struct http *h = (struct http *)b;
+    const struct endpoint *ep = &h->endpoint;
+    *info = (struct backend_info){.result_class = ep->result_class, .chips = ep->chips};
+    memcpy(info->chip, ep->chip, sizeof info->chip);
+    _Static_assert(sizeof ep->model == sizeof info->model_id, "copied whole");
+    memcpy(info->model_id, ep->model, sizeof info->model_id);
+    json_t *d = json_object();
+    json_object_set_new(d, "options", options_to_json(http_options_table, &h->o));
+    json_object_set_new(d, "endpoint", json_string(ep->url));
+    json_object_set_new(d, "addresses", json_string(ep->addresses));
+    json_object_set_new(d, "class_source", json_string(ep->class_source));
+    if (ep->server[0])
+        json_object_set_new(d, "server", json_string(ep->server));
+    if (ep->chip_sha256[0])
+        json_object_set_new(d, "chip_sha256", json_string(ep->chip_sha256));
+    json_object_set(d, "models", ep->model_ids);
+    json_object_set_new(d, "libcurl", json_string(curl_version()));
+    json_object_set_new(d, "counts", describe_counts(&h->counts));
+    json_t *warnings = describe_warnings(h);
+    if (json_array_size(warnings))
+        json_object_set(d, "warnings", warnings);
+    json_decref(warnings);
+    if (h->first_error_class)
+        json_object_set_new(d, "first_error", describe_error(h));
+    if (!d)
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    info->details = d;
+    return 0;
+}
+
+const struct backend_ops backend_http = {
+    .abi = BACKEND_ABI,
+    .name = "http",
+    .summary = "a client of OpenAI-style endpoints, streaming or not: measures a real server",
+    .version = "1",
+    .caps = BACKEND_SERVING,
+    .options = http_options_table,
+    .options_size = sizeof(struct http_options),
+    .open = http_open,
+    .describe = http_describe,
+    .submit = http_submit,
+    .wait = http_wait,
+    .now = http_now,
+    .cancel = http_cancel,
+    .close = http_close,
+};

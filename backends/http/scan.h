@@ -1,0 +1,56 @@
+/* What a benchmark needs to know of one JSON event of an OpenAI-style response, without building a
+ * tree: which kinds of output it carries, how many tokens, the usage, whether it is an error.
+ *
+ * The scan follows the grammar from the first byte to the last (depth, strings, escapes), so a key
+ * inside a string or inside a nested object is never taken for the real one. Shapes it was not made for
+ * (escaped or repeated keys, a value of an unexpected kind, deep nesting) are left to the DOM parser,
+ * which extracts the same facts slowly.
+ *
+ * Field names: openai-streaming.md section 4. The scan does not check UTF-8: the event-stream standard
+ * decodes bad bytes to replacement characters, which are content. */
+#ifndef BACKENDS_HTTP_SCAN_H
+#define BACKENDS_HTTP_SCAN_H
+
+#include "harness/core/buf.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum scan_flags {
+    SCAN_CHOICES = 1 << 0,     /* choices is a non-empty array */
+    SCAN_CONTENT = 1 << 1,     /* some choice: non-empty delta/message.content or text */
+    SCAN_REASONING = 1 << 2,   /* … reasoning or reasoning_content */
+    SCAN_REFUSAL = 1 << 3,     /* … refusal */
+    SCAN_TOOL_CALL = 1 << 4,   /* … non-empty tool_calls, or a function_call */
+    SCAN_ERROR = 1 << 5,       /* truthy top-level error, object or type == "error" */
+    SCAN_FINISH = 1 << 6,      /* some choice has a finish_reason */
+    SCAN_FINISH_LENGTH = 1 << 7, /* … which is "length" */
+    SCAN_USAGE = 1 << 8,       /* usage is an object */
+    SCAN_SIMULATED = 1 << 9,   /* system_fingerprint begins with "assay-sim/" or model with "sim/" */
+};
+
+struct scan {
+    unsigned flags;
+    int64_t token_ids;         /* in all choices; -1: no such array (null counts as none) */
+    /* usage; -1 = not given */
+    int64_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens;
+};
+
+enum scan_result {
+    SCAN_OK,
+    SCAN_SLOW,      /* valid so far, but not of a shape the scan knows */
+    SCAN_MALFORMED, /* not JSON */
+};
+
+enum scan_result scan_event(const char *p, size_t n, struct scan *out);
+
+/* The same facts from a tree. False when the document is not an object. */
+bool scan_dom(const json_t *root, struct scan *out);
+
+/* The scan, then the tree when the scan gives up (*slow is set). SCAN_OK or SCAN_MALFORMED; a valid
+ * document that is not an object counts as malformed. */
+enum scan_result scan_any(const char *p, size_t n, struct scan *out, bool *slow);
+
+#endif

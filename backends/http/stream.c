@@ -1,0 +1,628 @@
+/* One request from its first byte out to its last byte in: stamps, token events, success or the class
+ * of failure. Rules: openai-streaming.md sections 4 to 6.
+ *
+ * Where stamps come from. libcurl's debug callback is called right after each send (with the bytes the
+ * socket accepted) and right after each read, before the body is taken out of its chunks. So SENT is
+ * the time at which the send that took the last body byte returned, and a token event has the time at
+ * which the read of its last byte returned; both are late by one clock reading and one function call,
+ * well below a microsecond. Several events of one read share its stamp and are marked so. */
+#include "backends/http/http_internal.h"
+
+#include "harness/core/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum { ERROR_EXCERPT_BYTES = 4096 };
+
+/* ---- timers ---- */
+
+static void timer_disarm(struct slot *s, enum slot_timer k) {
+    struct slot_link *link = &s->timer[k];
+    struct slot_list *list = &s->h->timers[k];
+    if (!link->armed)
+        return;
+    *(link->prev ? &link->prev->timer[k].next : &list->head) = link->next;
+    *(link->next ? &link->next->timer[k].prev : &list->tail) = link->prev;
+    *link = (struct slot_link){0};
+}
+
+static void timer_arm(struct slot *s, enum slot_timer k, int64_t now_ns) {
+    struct slot_list *list = &s->h->timers[k];
+    timer_disarm(s, k);
+    if (!list->duration_ns)
+        return;
+    s->timer[k] = (struct slot_link){list->tail, NULL, now_ns + list->duration_ns, true};
+    *(list->tail ? &list->tail->timer[k].next : &list->head) = s;
+    list->tail = s;
+}
+
+int64_t slots_next_timer(const struct http *h) {
+    int64_t at = INT64_MAX;
+    for (int k = 0; k < TIMER_COUNT; k++) {
+        const struct slot *s = h->timers[k].head;
+        if (s && s->timer[k].at_ns < at)
+            at = s->timer[k].at_ns;
+    }
+    return at;
+}
+
+/* ---- events ---- */
+
+void flush_pending_token(struct http *h) {
+    struct pending_token *p = &h->pending;
+    if (!p->slot)
+        return;
+    event_put(h->sink, p->time_ns, EVENT_TOKENS, p->slot->request, p->tokens, p->flags);
+    h->counts.token_events++;
+    if (p->flags & TOKENS_COALESCED)
+        h->counts.coalesced++;
+    p->slot = NULL;
+}
+
+static int64_t event_time(const struct http *h, int64_t machine_ns) {
+    int64_t t = machine_ns - h->origin_ns;
+    return t < h->sink->last_ns ? h->sink->last_ns : t;
+}
+
+static void put(struct slot *s, int64_t machine_ns, enum event_kind kind, int64_t a, int64_t b) {
+    struct http *h = s->h;
+    flush_pending_token(h);
+    event_put(h->sink, event_time(h, machine_ns), kind, s->request, a, b);
+}
+
+/* A token event waits until the next one or the end of the read, to learn whether it shares its read. */
+static void put_token(struct slot *s, int64_t tokens, int64_t flags) {
+    struct http *h = s->h;
+    struct pending_token *p = &h->pending;
+    if (p->slot == s && p->read_number == s->read_number) {
+        p->flags |= TOKENS_COALESCED;
+        flags |= TOKENS_COALESCED;
+    }
+    flush_pending_token(h);
+    *p = (struct pending_token){s, s->read_number, event_time(h, s->read_ns), tokens, flags};
+}
+
+/* Keeps the first failure's text for the record; the key may be echoed by the server. */
+static void note_error(struct slot *s, const char *text, size_t n) {
+    struct http *h = s->h;
+    if (h->first_error_class)
+        return;
+    h->first_error_class = s->fail;
+    h->first_error_status = s->status;
+    if (n > ERROR_EXCERPT_BYTES)
+        n = ERROR_EXCERPT_BYTES;
+    memcpy(h->first_error, text, n);
+    h->first_error[n] = '\0';
+    size_t key = h->api_key ? strlen(h->api_key) : 0;
+    for (char *hit = h->first_error; key && (hit = memmem(hit, n - (size_t)(hit - h->first_error), h->api_key, key));)
+        memset(hit, '*', key);
+}
+
+static void fail(struct slot *s, enum fail_class c, const char *text, size_t n) {
+    if (s->fail)
+        return;
+    s->fail = c;
+    note_error(s, text, n);
+    timer_disarm(s, TIMER_FIRST_TOKEN);
+    timer_disarm(s, TIMER_IDLE);
+}
+
+static void lied(struct slot *s, enum result_class c, const char *how) {
+    struct http *h = s->h;
+    if (c >= h->endpoint.result_class || h->fatal.code)
+        return;
+    err_set(&h->fatal, ASSAY_EENV,
+            "the endpoint at '%s' said class '%s' when the run began and now says '%s' (%s): its "
+            "numbers cannot be trusted",
+            h->endpoint.url, result_class_name(h->endpoint.result_class), result_class_name(c), how);
+}
+
+/* ---- the response ---- */
+
+static void merge(int64_t *into, int64_t v) {
+    if (v >= 0)
+        *into = v;
+}
+
+static void take_usage(struct slot *s, const struct scan *c) {
+    merge(&s->prompt_tokens, c->prompt_tokens);
+    merge(&s->completion_tokens, c->completion_tokens);
+    merge(&s->cached_tokens, c->cached_tokens);
+    merge(&s->reasoning_tokens, c->reasoning_tokens);
+}
+
+static void take_tokens(struct slot *s, const struct scan *c) {
+    unsigned output = c->flags & (SCAN_CONTENT | SCAN_REASONING | SCAN_REFUSAL | SCAN_TOOL_CALL);
+    /* Growth of cumulative usage. Usage that first shows up late is a total, not a step, unless the
+     * event is the first output. */
+    int64_t step = -1;
+    if (c->completion_tokens >= 0) {
+        if (s->cumulative >= 0)
+            step = c->completion_tokens - s->cumulative;
+        else if (s->token_events == 0 && output)
+            step = c->completion_tokens;
+        if (c->completion_tokens > s->cumulative)
+            s->cumulative = c->completion_tokens;
+    }
+    if (!output && c->token_ids <= 0 && step <= 0)
+        return;
+    int64_t tokens = c->token_ids > 0 ? c->token_ids : step >= 0 ? step : 1;
+    if (c->token_ids > 0)
+        s->ids += c->token_ids;
+    else
+        s->ids_complete = false;
+    int64_t flags = 0;
+    if (output == SCAN_REASONING)
+        flags |= TOKENS_REASONING;
+    if (output & SCAN_TOOL_CALL)
+        flags |= TOKENS_TOOL_CALL;
+    if (s->token_events++ == 0) {
+        timer_disarm(s, TIMER_FIRST_TOKEN);
+        timer_arm(s, TIMER_IDLE, s->read_ns);
+    }
+    put_token(s, tokens, flags);
+}
+
+static bool is_done_mark(struct str d) {
+    while (d.n && (*d.p == ' ' || *d.p == '\t')) {
+        d.p++;
+        d.n--;
+    }
+    while (d.n && (d.p[d.n - 1] == ' ' || d.p[d.n - 1] == '\t' || d.p[d.n - 1] == '\n'))
+        d.n--;
+    return d.n == 6 && !memcmp(d.p, "[DONE]", 6);
+}
+
+static void on_event(void *ctx, const struct sse_event *ev) {
+    struct slot *s = ctx;
+    struct http *h = s->h;
+    if (s->fail)
+        return;
+    if (is_done_mark(ev->data)) {
+        s->done_seen = true;
+        timer_disarm(s, TIMER_FIRST_TOKEN);
+        timer_disarm(s, TIMER_IDLE);
+        timer_arm(s, TIMER_DRAIN, s->read_ns);
+        return;
+    }
+    if (ev->type.n == 5 && !memcmp(ev->type.p, "error", 5)) {
+        fail(s, FAIL_IN_BAND_ERROR, ev->data.p, ev->data.n);
+        timer_arm(s, TIMER_DRAIN, s->read_ns);
+        return;
+    }
+    struct scan c;
+    bool slow;
+    enum scan_result r = scan_any(ev->data.p, ev->data.n, &c, &slow);
+    h->counts.slow_scans += slow;
+    if (r != SCAN_OK) {
+        if (!s->done_seen)
+            fail(s, FAIL_BAD_JSON, ev->data.p, ev->data.n);
+        return;
+    }
+    if (c.flags & SCAN_SIMULATED)
+        lied(s, CLASS_SIMULATED, "in an event");
+    if (c.flags & SCAN_USAGE)
+        take_usage(s, &c);
+    if (s->done_seen)
+        return;
+    if (c.flags & SCAN_ERROR) {
+        fail(s, FAIL_IN_BAND_ERROR, ev->data.p, ev->data.n);
+        timer_arm(s, TIMER_DRAIN, s->read_ns);
+        return;
+    }
+    if (c.flags & SCAN_FINISH)
+        s->finish_seen = true;
+    if (c.flags & SCAN_CHOICES)
+        take_tokens(s, &c);
+}
+
+static void choose_mode(struct slot *s) {
+    long status = 0;
+    curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
+    s->status = (int)status;
+    if (status != 200)
+        s->mode = MODE_ERROR;
+    else if (s->is_json || !s->h->o.stream)
+        s->mode = MODE_BODY;
+    else
+        s->mode = MODE_SSE;
+    if (s->mode != MODE_SSE)
+        timer_disarm(s, TIMER_FIRST_TOKEN);
+}
+
+/* A read that libcurl did not announce would get a stamp here: late by the header's parsing. */
+static void ensure_stamp(struct slot *s) {
+    struct loop *l = &s->h->loop;
+    if (s->read_action == l->actions)
+        return;
+    s->read_ns = l->stamp_ns = clock_now_ns();
+    s->read_action = l->actions;
+    s->read_number++;
+}
+
+static size_t on_body(char *p, size_t one, size_t n, void *ctx) {
+    (void)one;
+    struct slot *s = ctx;
+    ensure_stamp(s);
+    if (s->mode == MODE_HEAD)
+        choose_mode(s);
+    if (s->timer[TIMER_IDLE].armed)
+        timer_arm(s, TIMER_IDLE, s->read_ns);
+    switch (s->mode) {
+    case MODE_SSE:
+        if (s->fail)
+            return n; /* draining */
+        if (sse_feed(&s->sse, p, n, on_event, s))
+            fail(s, FAIL_BAD_SSE, "an event is larger than max_event", 33);
+        /* what follows cannot be understood: do not read it */
+        return s->fail == FAIL_BAD_SSE || s->fail == FAIL_BAD_JSON ? 0 : n;
+    case MODE_BODY:
+        buf_put(&s->answer, p, n);
+        if (s->answer.failed)
+            fail(s, FAIL_BAD_JSON, "the body is larger than max_event", 33);
+        return s->fail ? 0 : n;
+    default:
+        if (s->answer.n < ERROR_EXCERPT_BYTES)
+            buf_put(&s->answer, p, n < ERROR_EXCERPT_BYTES ? n : ERROR_EXCERPT_BYTES);
+        return n;
+    }
+}
+
+/* The value when the line is this header, else n = 0. */
+static struct str header_value(const char *line, size_t n, const char *name) {
+    size_t k = strlen(name);
+    if (n <= k || line[k] != ':' || strncasecmp(line, name, k))
+        return (struct str){0};
+    line += k + 1;
+    n -= k + 1;
+    while (n && (*line == ' ' || *line == '\t')) {
+        line++;
+        n--;
+    }
+    while (n && (line[n - 1] == '\r' || line[n - 1] == '\n' || line[n - 1] == ' '))
+        n--;
+    return (struct str){line, n};
+}
+
+static size_t on_header(char *p, size_t one, size_t n, void *ctx) {
+    (void)one;
+    struct slot *s = ctx;
+    struct str v;
+    enum result_class c;
+    switch (n ? p[0] | 0x20 : 0) {
+    case 'h': /* a status line: what a 1xx response said no longer counts */
+        if (n > 5 && !strncasecmp(p, "HTTP/", 5))
+            s->is_json = false;
+        break;
+    case 'c':
+        v = header_value(p, n, "Content-Type");
+        if (v.n >= 16 && !strncasecmp(v.p, "application/json", 16))
+            s->is_json = true;
+        break;
+    case 'x':
+        if (endpoint_class_header(p, n, &c))
+            lied(s, c, "response header X-Assay-Class");
+        break;
+    default:
+        break;
+    }
+    return n;
+}
+
+static void stamp_read(struct slot *s, bool head) {
+    struct loop *l = &s->h->loop;
+    /* the body part of a read that began with headers is announced again */
+    bool same = s->read_action == l->actions && s->read_is_head;
+    s->read_is_head = head;
+    if (same)
+        return;
+    s->read_ns = l->stamp_ns = clock_now_ns();
+    s->read_action = l->actions;
+    s->read_number++;
+}
+
+static int on_debug(CURL *easy, curl_infotype type, char *p, size_t n, void *ctx) {
+    (void)easy;
+    struct slot *s = ctx;
+    switch (type) {
+    case CURLINFO_HEADER_OUT:
+        if (n >= 5 && !memcmp(p, "POST ", 5)) {
+            /* libcurl sends again, on a fresh connection, when a reused one was closed unanswered */
+            s->h->counts.retried += s->begun;
+            s->begun = true;
+            s->out_bytes = 0;
+        }
+        break;
+    case CURLINFO_DATA_OUT:
+        s->out_bytes += n;
+        if (!s->sent && s->out_bytes >= s->body.n) {
+            s->sent = true;
+            put(s, s->h->loop.stamp_ns = clock_now_ns(), EVENT_SENT, 0, 0);
+        }
+        break;
+    case CURLINFO_HEADER_IN:
+        stamp_read(s, true);
+        break;
+    case CURLINFO_DATA_IN:
+        stamp_read(s, false);
+        break;
+    default:
+        break;
+    }
+    return 0;
+}
+
+/* ---- the end ---- */
+
+/* What libcurl's result means when the API's own end was not seen. */
+static enum fail_class transport_failure(struct slot *s, CURLcode code) {
+    switch (code) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_CONNECT:
+        return FAIL_CONNECT;
+    case CURLE_OPERATION_TIMEDOUT: /* libcurl is given no other limit */
+        return FAIL_TIMEOUT_CONNECT;
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CIPHER:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_ISSUER_ERROR:
+    case CURLE_SSL_ENGINE_INITFAILED:
+    case CURLE_SSL_INVALIDCERTSTATUS:
+    case CURLE_USE_SSL_FAILED:
+        return FAIL_TLS;
+    case CURLE_PARTIAL_FILE:
+        return FAIL_TRUNCATED;
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_SEND_FAIL_REWIND:
+        return FAIL_RESET;
+    case CURLE_RECV_ERROR: {
+        /* a broken chunk frame is reported with the same code, without a system error */
+        long os_error = 0;
+        curl_easy_getinfo(s->easy, CURLINFO_OS_ERRNO, &os_error);
+        return os_error || !strstr(s->curl_error, "chunk") ? FAIL_RESET : FAIL_BAD_SSE;
+    }
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_WEIRD_SERVER_REPLY:
+    case CURLE_HTTP2:
+    case CURLE_BAD_CONTENT_ENCODING:
+        return FAIL_BAD_SSE;
+    default:
+        return s->begun ? FAIL_RESET : FAIL_CONNECT;
+    }
+}
+
+static void end_of_events(struct slot *s) {
+    struct sse_event ev;
+    if (sse_pending(&s->sse, &ev)) {
+        /* the standard discards it; a server that forgot the blank line meant it */
+        struct scan c;
+        bool slow;
+        if (is_done_mark(ev.data) || scan_any(ev.data.p, ev.data.n, &c, &slow) == SCAN_OK) {
+            s->h->counts.missing_final_blank_line++;
+            on_event(s, &ev);
+        }
+    }
+    if (s->fail)
+        return;
+    if (s->sse.events == 0 && s->sse.ignored > 0 && !s->token_events)
+        fail(s, FAIL_BAD_SSE, "the body holds lines, but none of an event stream", 49);
+    else if (!s->token_events)
+        fail(s, FAIL_NO_OUTPUT, "the stream ended without a token", 32);
+    else if (!s->done_seen && !s->finish_seen)
+        fail(s, FAIL_NO_TERMINATOR, "the stream ended without finish_reason and without [DONE]", 57);
+}
+
+/* One document instead of a stream: asked for, or answered all the same. There is no first token. */
+static void end_of_body(struct slot *s) {
+    struct scan c;
+    bool slow;
+    if (s->h->o.stream)
+        s->h->counts.not_streamed++;
+    if (scan_any(s->answer.p ? s->answer.p : "", s->answer.n, &c, &slow) != SCAN_OK) {
+        if (s->answer.n)
+            fail(s, FAIL_BAD_JSON, s->answer.p, s->answer.n);
+        else
+            fail(s, FAIL_NO_OUTPUT, "the body is empty", 17);
+        return;
+    }
+    s->h->counts.slow_scans += slow;
+    if (c.flags & SCAN_SIMULATED)
+        lied(s, CLASS_SIMULATED, "in the body");
+    if (c.flags & SCAN_USAGE)
+        take_usage(s, &c);
+    if (c.flags & SCAN_ERROR) {
+        fail(s, FAIL_IN_BAND_ERROR, s->answer.p, s->answer.n);
+        return;
+    }
+    bool output = c.flags & (SCAN_CONTENT | SCAN_REASONING | SCAN_REFUSAL | SCAN_TOOL_CALL);
+    if (c.token_ids > 0)
+        s->ids = c.token_ids;
+    else
+        s->ids_complete = false;
+    if (!output && c.token_ids <= 0 && c.completion_tokens <= 0)
+        fail(s, FAIL_NO_OUTPUT, s->answer.p, s->answer.n);
+}
+
+static void judge(struct slot *s, CURLcode code) {
+    struct http *h = s->h;
+    if (s->mode == MODE_HEAD)
+        choose_mode(s);
+    if (s->fail)
+        return;
+    if (s->mode == MODE_ERROR && s->status >= 100) {
+        fail(s, FAIL_HTTP_STATUS, s->answer.p ? s->answer.p : "", s->answer.n);
+        return;
+    }
+    bool api_end = s->mode == MODE_SSE && s->done_seen && s->token_events;
+    if (code != CURLE_OK && !api_end) {
+        const char *text = s->curl_error[0] ? s->curl_error : curl_easy_strerror(code);
+        fail(s, transport_failure(s, code), text, strlen(text));
+        return;
+    }
+    h->counts.unclean_close += code != CURLE_OK;
+    if (s->mode == MODE_SSE)
+        end_of_events(s);
+    else
+        end_of_body(s);
+}
+
+/* Output tokens: as the server counted, else token ids, else one a token event. */
+static int64_t count_output(struct slot *s, bool *exact) {
+    *exact = true;
+    if (s->completion_tokens >= 0)
+        return s->completion_tokens;
+    if (s->ids_complete && s->ids > 0)
+        return s->ids;
+    *exact = false;
+    return s->token_events ? s->token_events : 1;
+}
+
+static void push_completion(struct http *h, struct completion c) {
+    h->ready[(h->ready_head + h->nready++) % h->cap_ready] = c;
+}
+
+void slot_finish(struct slot *s, CURLcode code) {
+    struct http *h = s->h;
+    flush_pending_token(h);
+    int64_t end_ns = clock_now_ns();
+    judge(s, code);
+    flush_pending_token(h); /* an event without its blank line */
+    bool exact;
+    int64_t n = count_output(s, &exact);
+    if (!s->fail) {
+        h->counts.without_usage += s->completion_tokens < 0;
+        if (exact && n != s->osl) {
+            h->counts.length_mismatch++;
+            if (h->o.verify_length == VERIFY_FAIL)
+                fail(s, FAIL_LENGTH_MISMATCH, "", 0);
+        }
+        if (!s->fail && n < 1)
+            fail(s, FAIL_NO_OUTPUT, "usage says that no token was made", 33);
+    }
+    long connects = 0;
+    if (curl_easy_getinfo(s->easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK && connects > 0)
+        h->counts.cold_connections++;
+    h->counts.comments += (int64_t)s->sse.comments;
+    h->counts.without_sent += !s->sent;
+    struct completion c = {.request = s->request, .fail_class = s->fail};
+    if (s->fail) {
+        put(s, end_ns, EVENT_FAIL, s->fail, s->status);
+    } else {
+        if (s->cached_tokens > 0 || s->reasoning_tokens > 0)
+            put(s, end_ns, EVENT_USAGE, s->cached_tokens > 0 ? s->cached_tokens : 0,
+                s->reasoning_tokens > 0 ? s->reasoning_tokens : 0);
+        put(s, end_ns, EVENT_DONE, n, s->prompt_tokens > 0 ? s->prompt_tokens : 0);
+        c.output_tokens = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+    }
+    c.time_ns = h->sink->last_ns;
+    push_completion(h, c);
+    for (int k = 0; k < TIMER_COUNT; k++)
+        timer_disarm(s, (enum slot_timer)k);
+    s->active = false;
+    h->in_flight--;
+    s->next_free = h->free;
+    h->free = s;
+}
+
+void slot_abort(struct slot *s, int fail_class) {
+    if (fail_class && !s->fail && !(s->done_seen && s->token_events))
+        fail(s, (enum fail_class)fail_class, "", 0);
+    loop_remove(&s->h->loop, s->easy);
+    slot_finish(s, CURLE_ABORTED_BY_CALLBACK);
+}
+
+void slots_check_timers(struct http *h, int64_t now_ns) {
+    static const int classes[TIMER_COUNT] = {
+        [TIMER_FIRST_TOKEN] = FAIL_TIMEOUT_FIRST_TOKEN,
+        [TIMER_IDLE] = FAIL_TIMEOUT_IDLE,
+        [TIMER_TOTAL] = FAIL_TIMEOUT_TOTAL,
+        [TIMER_DRAIN] = FAIL_NO_OUTPUT, /* only when [DONE] came without a token */
+    };
+    for (int k = 0; k < TIMER_COUNT; k++)
+        while (h->timers[k].head && h->timers[k].head->timer[k].at_ns <= now_ns)
+            slot_abort(h->timers[k].head, classes[k]);
+}
+
+/* ---- slots ---- */
+
+int slot_new(struct http *h, struct slot **out, struct err *e) {
+    struct slot *s = calloc(1, sizeof *s);
+    if (!s || !(s->easy = curl_easy_init())) {
+        free(s);
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    }
+    s->h = h;
+    buf_init(&s->body, BODY_MAX_BYTES);
+    buf_init(&s->answer, (size_t)h->o.max_event_bytes);
+    buf_reserve(&s->answer, h->o.stream ? ERROR_EXCERPT_BYTES : 65536);
+    sse_init(&s->sse, (size_t)h->o.max_event_bytes);
+    CURL *c = s->easy;
+    http_easy_common(h, c);
+    curl_easy_setopt(c, CURLOPT_PRIVATE, s);
+    curl_easy_setopt(c, CURLOPT_URL, h->endpoint.url);
+    curl_easy_setopt(c, CURLOPT_POST, 1L);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(c, CURLOPT_WRITEDATA, s);
+    curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(c, CURLOPT_HEADERDATA, s);
+    curl_easy_setopt(c, CURLOPT_DEBUGFUNCTION, on_debug);
+    curl_easy_setopt(c, CURLOPT_DEBUGDATA, s);
+    curl_easy_setopt(c, CURLOPT_VERBOSE, 1L);
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, s->curl_error);
+    curl_easy_setopt(c, CURLOPT_UPLOAD_BUFFERSIZE, 512L * 1024);
+    if (!h->o.reuse) {
+        curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, 1L);
+        curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L);
+    }
+    *out = s;
+    return 0;
+}
+
+void slot_free(struct slot *s) {
+    if (!s)
+        return;
+    curl_easy_cleanup(s->easy);
+    buf_release(&s->body);
+    buf_release(&s->answer);
+    sse_release(&s->sse);
+    free(s);
+}
+
+int slot_start(struct slot *s, const struct request *r, struct err *e) {
+    struct http *h = s->h;
+    int rc = body_build(&h->body, r, &s->body, e);
+    if (rc)
+        return rc;
+    buf_clear(&s->answer);
+    sse_clear(&s->sse);
+    s->curl_error[0] = '\0';
+    s->active = true;
+    s->request = r->id;
+    s->osl = r->osl;
+    s->out_bytes = 0;
+    s->begun = s->sent = s->read_is_head = s->is_json = s->done_seen = s->finish_seen = false;
+    s->read_action = 0;
+    s->mode = MODE_HEAD;
+    s->status = 0;
+    s->ids_complete = true;
+    s->token_events = 0;
+    s->ids = 0;
+    s->cumulative = s->prompt_tokens = s->completion_tokens = s->cached_tokens = s->reasoning_tokens = -1;
+    s->fail = FAIL_NONE;
+    h->counts.requests++;
+    h->in_flight++;
+    int64_t now = clock_now_ns();
+    timer_arm(s, TIMER_TOTAL, now);
+    if (h->o.stream)
+        timer_arm(s, TIMER_FIRST_TOKEN, now);
+    curl_easy_setopt(s->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body.n);
+    curl_easy_setopt(s->easy, CURLOPT_POSTFIELDS, s->body.p);
+    return loop_add(&h->loop, s->easy, e);
+}
