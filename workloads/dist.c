@@ -51,7 +51,7 @@ static const struct option exponential_count[] = {KIND, REAL("mean", mean, 0, TO
 static const struct option exponential_time[] = {KIND, TIME("mean", mean_ns, OPTION_REQUIRED),
     TIME("min", min, 0), TIME("max", max, 0), {0}};
 static const struct option empirical_count[] = {KIND, {"values", OPT_JSON, AT(values), .flags = OPTION_REQUIRED},
-    {"weights", OPT_JSON, AT(weights)}, {0}};
+    {"weights", OPT_JSON, AT(weights), .help = "relative; default equal"}, {0}};
 
 static const struct kind {
     const char *name;
@@ -178,6 +178,8 @@ static int check(const struct dist *d, enum dist_unit unit, const char *file, co
         return range_fault(file, pointer, d->kind == DIST_FIXED || d->kind == DIST_RANGE_RATIO ? "value"
                                           : d->kind == DIST_EMPIRICAL ? "values" : "max",
                            expected, d->max, unit, e);
+    if (d->kind == DIST_LOGNORMAL && !(d->median > 0))
+        return range_fault(file, pointer, "median", "above 0", d->median, unit, e);
     if (d->min > d->max)
         return range_fault(file, pointer, "max", "at least min", d->max, unit, e);
     if (d->kind == DIST_RANGE_RATIO && (int64_t)(d->value * d->ratio) < 1)
@@ -220,7 +222,7 @@ int dist_from_json(const json_t *json, enum dist_unit unit, const char *file, co
         d->min = floor(d->value * d->ratio); /* int(value * ratio) of the original, value > 0 */
         d->max = d->value;
     }
-    if (d->kind == DIST_LOGNORMAL)
+    if (d->kind == DIST_LOGNORMAL && d->median > 0)
         d->mu = det_log(d->median);
     if (d->kind == DIST_EMPIRICAL)
         rc = read_empirical(&f, file, pointer, a, d, e);

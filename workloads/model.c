@@ -36,10 +36,10 @@ static const struct option config_fields[] = {
     {"vocab_size", OPT_I64, AT(vocab), .min = 1, .max = 1 << 24, .flags = OPTION_REQUIRED},
     {"max_position_embeddings", OPT_I64, AT(max_context), .min = 1, .max = 1 << 28, .flags = OPTION_REQUIRED},
     {"intermediate_size", OPT_I64, AT(ffn), .min = 1, .max = 1 << 22, .flags = OPTION_REQUIRED},
-    {"hidden_act", OPT_STR, AT(hidden_act)},
-    {"tie_word_embeddings", OPT_BOOL, AT(tied)},
-    {"attention_bias", OPT_BOOL, AT(attention_bias)},
-    {"mlp_bias", OPT_BOOL, AT(mlp_bias)},
+    {"hidden_act", OPT_STR, AT(hidden_act), .help = "activation"},
+    {"tie_word_embeddings", OPT_BOOL, AT(tied), .help = "one table for input and output"},
+    {"attention_bias", OPT_BOOL, AT(attention_bias), .help = "biases on q, k, v and o"},
+    {"mlp_bias", OPT_BOOL, AT(mlp_bias), .help = "biases in the feed-forward layers"},
     {"num_experts", OPT_I64, AT(experts), .min = 0, .max = 65536},
     {"num_local_experts", OPT_I64, AT(local_experts), .min = 0, .max = 65536},
     {"n_routed_experts", OPT_I64, AT(routed_experts), .min = 0, .max = 65536},
@@ -47,7 +47,7 @@ static const struct option config_fields[] = {
     {"moe_intermediate_size", OPT_I64, AT(expert_ffn), .min = 1, .max = 1 << 22},
     {"n_shared_experts", OPT_I64, AT(shared_experts), .min = 0, .max = 4096},
     {"first_k_dense_replace", OPT_I64, AT(dense_layers), .min = 0, .max = 4096},
-    {"topk_method", OPT_STR, AT(topk_method)},
+    {"topk_method", OPT_STR, AT(topk_method), .help = "routing"},
     {"q_lora_rank", OPT_I64, AT(q_lora_rank), .min = 1, .max = 1 << 20},
     {"kv_lora_rank", OPT_I64, AT(kv_lora_rank), .min = 1, .max = 1 << 20},
     {"qk_nope_head_dim", OPT_I64, AT(qk_nope), .min = 1, .max = 4096},
@@ -55,10 +55,10 @@ static const struct option config_fields[] = {
     {"v_head_dim", OPT_I64, AT(v_head_dim), .min = 1, .max = 4096},
     {"sliding_window", OPT_I64, AT(sliding_window), .min = 1, .max = 1 << 28},
     {"sliding_window_pattern", OPT_I64, AT(sliding_pattern), .min = 1, .max = 4096},
-    {"use_sliding_window", OPT_BOOL, AT(use_sliding_window)},
-    {"layer_types", OPT_JSON, AT(layer_types)},
-    {"torch_dtype", OPT_STR, AT(torch_dtype)},
-    {"dtype", OPT_STR, AT(dtype)}, /* the name since transformers 4.56 */
+    {"use_sliding_window", OPT_BOOL, AT(use_sliding_window), .help = "false: the window is ignored"},
+    {"layer_types", OPT_JSON, AT(layer_types), .help = "full_attention or sliding_attention, a layer each"},
+    {"torch_dtype", OPT_STR, AT(torch_dtype), .help = "of the weights"},
+    {"dtype", OPT_STR, AT(dtype), .help = "of the weights"}, /* the name since transformers 4.56 */
     {0},
 };
 

@@ -31,21 +31,21 @@ const char *workload_kind_name(enum workload_kind k) {
 static const struct option top_fields[] = {
     {"name", OPT_STR, AT(name), .flags = OPTION_REQUIRED},
     {"version", OPT_STR, AT(version), .def = "1"},
-    {"description", OPT_STR, AT(description)},
+    {"description", OPT_STR, AT(description), .help = "what it stands for, units, reasons for its figures"},
     {"kind", OPT_ENUM, AT(kind), .choices = workload_kind_names, .flags = OPTION_REQUIRED},
-    {"model", OPT_JSON, AT(model)},
-    {"pattern", OPT_STR, AT(pattern)},
-    {"requests", OPT_JSON, AT(requests)},
+    {"model", OPT_JSON, AT(model), .help = "a shipped model, the path of a config.json, or its content"},
+    {"pattern", OPT_STR, AT(pattern), .help = "when requests are issued"},
+    {"requests", OPT_JSON, AT(requests), .help = "measured requests, or a multiple of the concurrency"},
     {"duration", OPT_DURATION, AT(duration_ns), .min = 1, .max = YEAR_NS},
-    {"warmup", OPT_JSON, AT(warmup)},
+    {"warmup", OPT_JSON, AT(warmup), .help = "requests or time before the measured window"},
     {"seed", OPT_U64, AT(seed), .def = "0"},
-    {"rules", OPT_STR, AT(rules)},
-    {"isl", OPT_JSON, AT(isl)},
-    {"osl", OPT_JSON, AT(osl)},
-    {"trace", OPT_JSON, AT(trace)},
-    {"sessions", OPT_JSON, AT(sessions)},
-    {"limits", OPT_JSON, AT(limits)},
-    {"training", OPT_JSON, AT(training)},
+    {"rules", OPT_STR, AT(rules), .help = "rule pack"},
+    {"isl", OPT_JSON, AT(isl), .help = "input tokens"},
+    {"osl", OPT_JSON, AT(osl), .help = "output tokens"},
+    {"trace", OPT_JSON, AT(trace), .help = "recorded requests"},
+    {"sessions", OPT_JSON, AT(sessions), .help = "turns that share a growing context"},
+    {"limits", OPT_JSON, AT(limits), .help = "latency limits of a good request"},
+    {"training", OPT_JSON, AT(training), .help = "training steps"},
     {0},
 };
 
@@ -62,7 +62,7 @@ struct warmup {
     int64_t duration_ns;
 };
 static const struct option warmup_fields[] = {
-    {"requests", OPT_JSON, offsetof(struct warmup, requests)},
+    {"requests", OPT_JSON, offsetof(struct warmup, requests), .help = "a number or a multiple of the concurrency"},
     {"duration", OPT_DURATION, offsetof(struct warmup, duration_ns), .min = 1, .max = YEAR_NS},
     {0},
 };
@@ -76,7 +76,7 @@ static const struct option trace_table[] = {
     {"format", OPT_ENUM, offsetof(struct trace_fields, format), .choices = trace_format_names, .flags = OPTION_REQUIRED},
     {"failures", OPT_ENUM, offsetof(struct trace_fields, failures), .choices = failure_names, .def = "drop"},
     {"force", OPT_BOOL, offsetof(struct trace_fields, force), .def = "false"},
-    {"sha256", OPT_STR, offsetof(struct trace_fields, sha256)},
+    {"sha256", OPT_STR, offsetof(struct trace_fields, sha256), .help = "of the trace file"},
     {0},
 };
 struct session_fields {
@@ -86,8 +86,8 @@ struct session_fields {
 static const struct option session_table[] = {
     {"count", OPT_I64, offsetof(struct session_fields, count), .min = 1, .max = REQUESTS_MAX},
     {"turns", OPT_JSON, offsetof(struct session_fields, turns), .flags = OPTION_REQUIRED},
-    {"first_isl", OPT_JSON, offsetof(struct session_fields, first_isl)},
-    {"think_time", OPT_JSON, offsetof(struct session_fields, think_time)},
+    {"first_isl", OPT_JSON, offsetof(struct session_fields, first_isl), .help = "tokens before the first turn's own"},
+    {"think_time", OPT_JSON, offsetof(struct session_fields, think_time), .help = "from an answer's end to the next turn"},
     {"max_context", OPT_I64, offsetof(struct session_fields, max_context), .min = 2, .max = 1 << 28},
     {0},
 };

@@ -88,9 +88,9 @@ static const struct {
     {sessions_offline,  "/pattern",  "expected a pattern that waits for answers or times, because sessions are given and 'offline' issues all requests at once"},
     {agentic_absent,    "/sessions", "expected sessions or a trace, because kind is agentic; found nothing"},
     {offline_endless,   "/requests", "expected a number of requests, because 'offline' issues all of them at time 0; found nothing"},
-    {no_end,            "/requests", "expected requests, duration, trace or sessions.count, so that the run ends; found nothing"},
     {ratio_sessions,    "/isl",      "expected another kind than range_ratio beside sessions: its draws are of a list of single requests"},
     {ratio_requests,    "/requests", "expected a number of requests, because range_ratio draws all input lengths before the output lengths; found nothing"},
+    {no_end,            "/requests", "expected requests, duration, trace or sessions.count, so that the run ends; found nothing"},
     {ratio_seed,        "/seed",     "expected at most 4294967295, the seeds of range_ratio's generator"},
     {context_model,     "/sessions/max_context", "expected at most the model's max_position_embeddings"},
 };

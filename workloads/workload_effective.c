@@ -17,23 +17,23 @@ struct scalars {
 #define AT(member) offsetof(struct scalars, member)
 // clang-format off
 static const struct option scalar_fields[] = {
-    {"name", OPT_STR, AT(name)},
-    {"version", OPT_STR, AT(version)},
-    {"description", OPT_STR, AT(description)},
+    {"name", OPT_STR, AT(name), .help = NULL},
+    {"version", OPT_STR, AT(version), .help = NULL},
+    {"description", OPT_STR, AT(description), .help = NULL},
     {"kind", OPT_ENUM, AT(kind), .choices = workload_kind_names},
-    {"pattern", OPT_STR, AT(pattern)},
-    {"requests", OPT_I64, AT(requests)},
-    {"duration", OPT_DURATION, AT(duration_ns)},
-    {"seed", OPT_U64, AT(seed)},
-    {"rules", OPT_STR, AT(rules)},
+    {"pattern", OPT_STR, AT(pattern), .help = NULL},
+    {"requests", OPT_I64, AT(requests), .help = NULL},
+    {"duration", OPT_DURATION, AT(duration_ns), .help = NULL},
+    {"seed", OPT_U64, AT(seed), .help = NULL},
+    {"rules", OPT_STR, AT(rules), .help = NULL},
     {0},
 };
 struct pair {
     int64_t requests, duration_ns;
 };
 static const struct option warmup_fields[] = {
-    {"requests", OPT_I64, offsetof(struct pair, requests)},
-    {"duration", OPT_DURATION, offsetof(struct pair, duration_ns)},
+    {"requests", OPT_I64, offsetof(struct pair, requests), .help = NULL},
+    {"duration", OPT_DURATION, offsetof(struct pair, duration_ns), .help = NULL},
     {0},
 };
 // clang-format on
@@ -101,7 +101,7 @@ json_t *workload_effective(const struct workload *w, const json_t *model_json) {
     if (w->trace_path)
         bad |= put_trace(out, w);
     if (!training && !w->trace_path)
-        bad |= put(out, "isl", dist_to_json(&w->isl, DIST_UNIT_TOKENS)) |
+        bad |= put(out, "isl", dist_to_json(&w->isl, DIST_UNIT_TOKENS)) ||
                put(out, "osl", dist_to_json(&w->osl, DIST_UNIT_TOKENS));
     if (w->has_sessions)
         bad |= put_sessions(out, w);

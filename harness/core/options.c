@@ -199,6 +199,8 @@ static void expectation(const struct option *row, struct buf *b) {
     buf_puts(b, nouns[row->type]);
     if (row->min == 0 && row->max == 0)
         return;
+    if (row->type == OPT_DURATION)
+        buf_printf(b, " from %.15gns to %.15gns", row->min, row->max);
     if (row->type != OPT_I64 && row->type != OPT_U64 && row->type != OPT_F64)
         return;
     if (row->max >= 1e300)
@@ -263,9 +265,9 @@ static bool set_text(const struct option *row, void *object, const char *value, 
             }
         return false;
     case OPT_DURATION:
-        return parse_duration_ns(value, p) == 0;
+        return parse_duration_ns(value, p) == 0 && in_range(row, (double)*(const int64_t *)p);
     case OPT_BYTES:
-        return parse_bytes(value, p) == 0;
+        return parse_bytes(value, p) == 0 && in_range(row, (double)*(const int64_t *)p);
     case OPT_JSON:
     case OPT_END:
         break;
