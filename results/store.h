@@ -114,6 +114,17 @@ int store_find_run(struct store *s, const char *ref, int64_t *run_id, char uuid[
 /* The signed record of a run. payload and signatures go into *d (release with dsse_release). */
 int store_envelope(struct store *s, int64_t run_id, struct dsse *d, struct err *e) MUST_USE;
 
+/* What a chip-hour costs from a day on; the newest one that has begun counts. `assay query prices`
+ * lists them. A second price for the same chip, basis and day is ASSAY_EUSAGE. */
+struct price {
+    const char *chip;       /* as in system descriptions: "v6e" */
+    const char *valid_from; /* YYYY-MM-DD */
+    double usd_per_chip_hour;
+    const char *basis;  /* "list", "contract" or "tco-model" */
+    const char *source; /* where the figure was read */
+};
+int store_price_add(struct store *s, const struct price *p, struct err *e) MUST_USE;
+
 /* The register, in order. entry is valid during the call. */
 typedef int register_visit_fn(void *ctx, uint64_t seq, const void *entry, size_t n,
                               const unsigned char leaf[32], const unsigned char chain[32],

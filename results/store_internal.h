@@ -54,6 +54,11 @@ int sql_prepare(struct conn *c, const char *sql, sqlite3_stmt **st, struct err *
 /* types, one letter an argument: i int64_t, d double, t const char * (NULL = null),
  * b const void * and size_t, h 32-byte digest (NULL = null), n null (no argument). */
 int sql_bind(struct conn *c, sqlite3_stmt *st, struct err *e, const char *types, ...) MUST_USE;
+/* A text column, never NULL: a file of another's making may hold anything. */
+static inline const char *sql_text(sqlite3_stmt *st, int col) {
+    const char *s = (const char *)sqlite3_column_text(st, col);
+    return s ? s : "";
+}
 /* One step; *row says whether there is one. */
 int sql_step(struct conn *c, sqlite3_stmt *st, bool *row, struct err *e) MUST_USE;
 /* Prepares, binds and runs a statement without a result. */

@@ -166,7 +166,7 @@ static int recover_one(struct store *s, int64_t run_id, bool *done, struct err *
     if (!rc)
         rc = sql_step(c, st, &row, e);
     if (!rc && row) {
-        snprintf(uuid, sizeof uuid, "%s", (const char *)sqlite3_column_text(st, 0));
+        snprintf(uuid, sizeof uuid, "%s", sql_text(st, 0));
         last = sqlite3_column_int64(st, 1);
     }
     sqlite3_finalize(st);

@@ -42,7 +42,7 @@ static int guard_key(struct conn *c, const char *table, const char *columns_sql,
     bool row = true;
     int n = 0;
     while (!rc && !(rc = sql_step(c, st, &row, e)) && row) {
-        const char *col = (const char *)sqlite3_column_text(st, 0);
+        const char *col = sql_text(st, 0);
         if (n++ == 0)
             buf_printf(when, "%sEXISTS(SELECT 1 FROM \"%s\" WHERE ", when->n ? " OR " : "", table);
         else
@@ -69,8 +69,8 @@ static int guard_table(struct conn *c, const char *table, struct err *e) {
         rc = sql_bind(c, st, e, "t", table);
     bool row = true;
     while (!rc && !(rc = sql_step(c, st, &row, e)) && row)
-        rc = guard_key(c, table, "SELECT name FROM pragma_index_info(?)",
-                       (const char *)sqlite3_column_text(st, 0), &when, e);
+        rc =
+            guard_key(c, table, "SELECT name FROM pragma_index_info(?)", sql_text(st, 0), &when, e);
     sqlite3_finalize(st);
     /* INTEGER PRIMARY KEY has no index of its own */
     if (!rc)
@@ -122,7 +122,7 @@ static int guard_all(struct conn *c, struct err *e) {
                          "'sqlite\\_%' ESCAPE '\\'",
                          &st, e);
     while (!rc && !(rc = sql_step(c, st, &row, e)) && row) {
-        const char *name = (const char *)sqlite3_column_text(st, 0);
+        const char *name = sql_text(st, 0);
         buf_put(&names, name, strlen(name) + 1);
     }
     sqlite3_finalize(st);

@@ -48,7 +48,7 @@ int store_find_run(struct store *s, const char *ref, int64_t *run_id, char uuid[
                     : err_set(e, ASSAY_EUSAGE, "no run '%s' in '%s'", ref, s->c.path);
     if (!rc) {
         *run_id = sqlite3_column_int64(st, 0);
-        snprintf(uuid, RUN_UUID, "%s", (const char *)sqlite3_column_text(st, 1));
+        snprintf(uuid, RUN_UUID, "%s", sql_text(st, 1));
         if (!latest)
             rc = sql_step(&s->c, st, &row, e);
         if (!rc && !latest && row)
@@ -199,8 +199,7 @@ int store_envelope(struct store *s, int64_t run_id, struct dsse *d, struct err *
         rc = err_set(e, ASSAY_EINPUT, "the run has no signed record: it is open or was aborted");
     if (rc)
         goto out;
-    snprintf(d->payload_type, sizeof d->payload_type, "%s",
-             (const char *)sqlite3_column_text(st, 0));
+    snprintf(d->payload_type, sizeof d->payload_type, "%s", sql_text(st, 0));
     buf_put(&d->payload, sqlite3_column_blob(st, 1), (size_t)sqlite3_column_bytes(st, 1));
     rc = buf_check(&d->payload, "the signed record", e);
     unsigned char digest[SHA256_N] = {0};
@@ -223,7 +222,7 @@ int store_envelope(struct store *s, int64_t run_id, struct dsse *d, struct err *
         if (rc)
             break;
         struct dsse_signature *g = &d->sig[d->nsig++];
-        snprintf(g->keyid, sizeof g->keyid, "%s", (const char *)sqlite3_column_text(st, 0));
+        snprintf(g->keyid, sizeof g->keyid, "%s", sql_text(st, 0));
         memcpy(g->sig, sqlite3_column_blob(st, 1), 64);
     }
 out:

@@ -167,6 +167,12 @@ static int put_shared(struct conn *c, const struct run_begin *b, struct run_hand
     if (rc)
         return rc;
 
+    /* a version may be written as a number in the pack */
+    char number[24] = "";
+    const json_t *v = json_object_get(b->rules, "version");
+    if (json_is_integer(v))
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    const char *version = json_is_string(v) ? json_string_value(v) : number;
     const json_t *model = json_object_get(b->workload, "model");
     const char *mname = json_is_object(model)
                             ? text_of(model, "name", text_of(model, "$name", NULL))
@@ -184,7 +190,7 @@ static int put_shared(struct conn *c, const struct run_begin *b, struct run_hand
     if (!rc)
         rc = sql_id(c, e, &id->rules, "SELECT rule_pack_id FROM rule_pack WHERE digest=?1",
                     "INSERT INTO rule_pack(digest,name,version) VALUES(?,?,?)", "htt",
-                    h->rules_sha256, rname, text_of(b->rules, "version", ""));
+                    h->rules_sha256, rname, version);
     static const char find[] =
         "SELECT software_id FROM software WHERE kind=? AND name=? AND version=? AND digest=?";
     static const char add[] = "INSERT INTO software(kind,name,version,digest) VALUES(?,?,?,?)";

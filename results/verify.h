@@ -9,8 +9,14 @@
 #include <jansson.h>
 
 enum verify_outcome {
-    VERIFY_OK, VERIFY_UNTRUSTED, VERIFY_INVALID, VERIFY_EXPIRED, VERIFY_REVOKED, VERIFY_INCOMPLETE,
-    VERIFY_MISMATCH, VERIFY_REGISTER
+    VERIFY_OK,
+    VERIFY_UNTRUSTED,
+    VERIFY_INVALID,
+    VERIFY_EXPIRED,
+    VERIFY_REVOKED,
+    VERIFY_INCOMPLETE,
+    VERIFY_MISMATCH,
+    VERIFY_REGISTER
 };
 const char *verify_outcome_name(enum verify_outcome o);
 
@@ -20,7 +26,8 @@ const char *verify_outcome_name(enum verify_outcome o);
  *    "rank":j,…},"class","chip"}. Returns 0 when the report could be made, whatever its outcome. */
 int verify_run(struct store *s, const char *ref, const struct public_key *trusted, int ntrusted,
                enum verify_outcome *outcome, json_t **report, struct err *e) MUST_USE;
-/* An envelope file alone: signature, canonical bytes, statement; INCOMPLETE when the log is not there. */
+/* An envelope file alone: signature, canonical bytes, statement; INCOMPLETE when the log is not
+ * there. */
 int verify_file(const char *path, const struct public_key *trusted, int ntrusted,
                 enum verify_outcome *outcome, json_t **report, struct err *e) MUST_USE;
 /* Register (chain, Merkle, density, times), every run, rows against payloads. */

@@ -144,11 +144,8 @@ CREATE INDEX metric_value ON metric(metric_id,value);
 CREATE INDEX register_run ON register_entry(run_id);
 CREATE INDEX signature_key ON signature(keyid);
 
--- Views: the promise to readers. Columns are only ever added.
-CREATE VIEW v_signature_count AS
-  SELECT payload_sha256, count(*) AS signatures, count(DISTINCT owner) AS owners
-  FROM signature JOIN key USING(keyid) GROUP BY payload_sha256;
-
+-- Views: the promise to readers. Columns are only ever added. Counts are scalar subqueries, so that a
+-- query pays only for the columns it names.
 CREATE VIEW v_campaign AS
   SELECT c.name AS campaign, count(*) AS started, coalesce(sum(e.verdict='VALID'),0) AS valid,
     coalesce(sum(e.verdict='INVALID'),0) AS invalid, coalesce(sum(e.verdict='ABORTED'),0) AS aborted,
@@ -162,17 +159,22 @@ CREATE VIEW v_run AS
     s.name AS system, w.name AS workload, w.version AS workload_version, w.kind AS workload_kind,
     w.model, p.name AS rules, p.version AS rules_version, b.name AS backend, b.version AS backend_version,
     h.version AS harness_version, r.mode, r.load_kind, r.load_value, r.seed, c.name AS campaign, r.attempt,
+    (SELECT count(*) FROM run x WHERE x.campaign_id=r.campaign_id) AS started_runs,
+    (SELECT count(*) FROM run x JOIN run_end y USING(run_id)
+      WHERE x.campaign_id=r.campaign_id AND y.verdict='VALID') AS valid_runs,
     strftime('%Y-%m-%dT%H:%M:%SZ', r.started_ns/1000000000, 'unixepoch') AS started, r.started_ns,
     e.duration_ns, e.issued, e.completed, e.failed, e.input_tokens, e.output_tokens,
     coalesce(e.reason,(SELECT group_concat(code,' ') FROM invalid_reason i WHERE i.run_id=r.run_id)) AS reason,
-    coalesce(g.signatures,0) AS signatures, coalesce(g.owners,0) AS signer_owners,
+    (SELECT count(*) FROM signature g WHERE g.payload_sha256=e.payload_sha256) AS signatures,
+    (SELECT count(DISTINCT k.owner) FROM signature g JOIN key k USING(keyid)
+      WHERE g.payload_sha256=e.payload_sha256) AS signer_owners,
     lower(hex(e.payload_sha256)) AS record_sha256, lower(hex(w.digest)) AS workload_sha256,
     lower(hex(s.digest)) AS system_sha256, lower(hex(p.digest)) AS rules_sha256,
     lower(hex(h.digest)) AS harness_sha256, r.campaign_id, r.workload_id, r.system_id
   FROM run r JOIN system s USING(system_id) JOIN workload w USING(workload_id)
     JOIN rule_pack p USING(rule_pack_id) JOIN software h ON h.software_id=r.harness_id
     JOIN software b ON b.software_id=r.backend_id JOIN campaign c USING(campaign_id)
-    LEFT JOIN run_end e USING(run_id) LEFT JOIN v_signature_count g ON g.payload_sha256=e.payload_sha256;
+    LEFT JOIN run_end e USING(run_id);
 
 CREATE VIEW v_open_run AS SELECT * FROM v_run WHERE verdict='OPEN';
 
@@ -182,6 +184,21 @@ CREATE VIEW v_result AS
   FROM v_run r JOIN metric m USING(run_id) JOIN metric_def d USING(metric_id)
   WHERE r.verdict='VALID' AND r.mode='performance';
 
+-- One row a valid performance run, with the figures that planners ask for most: an operating point.
+CREATE VIEW v_point AS
+  SELECT r.*,
+    (SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id AND d.name='requests_per_s' AND d.stat='value') AS requests_per_s,
+    (SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id AND d.name='output_tokens_per_s' AND d.stat='value') AS output_tokens_per_s,
+    (SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id AND d.name='output_tokens_per_s_per_chip' AND d.stat='value') AS output_tokens_per_s_per_chip,
+    (SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id AND d.name='tokens_per_s_per_user' AND d.stat='p50') AS tokens_per_s_per_user,
+    (SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id AND d.name='ttft_ns' AND d.stat='p50')/1e6 AS ttft_p50_ms,
+    (SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id AND d.name='ttft_ns' AND d.stat='p99')/1e6 AS ttft_p99_ms,
+    (SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id AND d.name='tpot_ns' AND d.stat='p50')/1e6 AS tpot_p50_ms,
+    (SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id AND d.name='tpot_ns' AND d.stat='p99')/1e6 AS tpot_p99_ms,
+    (SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id AND d.name='e2e_ns' AND d.stat='p99')/1e6 AS e2e_p99_ms,
+    1.0*r.input_tokens/nullif(r.completed,0) AS mean_isl, 1.0*r.output_tokens/nullif(r.completed,0) AS mean_osl
+  FROM v_run r WHERE r.verdict='VALID' AND r.mode='performance';
+
 CREATE VIEW v_price_now AS
   SELECT chip, basis, usd_per_chip_hour, valid_from, source FROM
     (SELECT *, row_number() OVER(PARTITION BY chip,basis ORDER BY valid_from DESC) AS k
@@ -189,10 +206,8 @@ CREATE VIEW v_price_now AS
 
 -- Cost of output tokens at the newest price of the chip.
 CREATE VIEW v_usd_per_mtok AS
-  SELECT r.run, r.class, r.chip, r.chips, r.system, r.workload, r.load_kind, r.load_value, r.campaign,
-    r.value AS output_tokens_per_s, p.basis, p.usd_per_chip_hour, p.valid_from AS price_from,
-    r.chips*p.usd_per_chip_hour*1e6/(r.value*3600.0) AS usd_per_mtok, r.run_id
-  FROM v_result r JOIN v_price_now p USING(chip)
-  WHERE r.metric='output_tokens_per_s' AND r.stat='value' AND r.value>0 AND r.chips>0;
+  SELECT r.*, p.basis, p.usd_per_chip_hour, p.valid_from AS price_from,
+    r.chips*p.usd_per_chip_hour*1e6/(nullif(r.output_tokens_per_s,0)*3600.0) AS usd_per_mtok
+  FROM v_point r JOIN v_price_now p USING(chip) WHERE r.chips>0;
 
 INSERT INTO meta VALUES('min_reader_version','1');
