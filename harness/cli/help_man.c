@@ -7,34 +7,38 @@
 
 #include <string.h>
 
-/* Text as troff: backslashes and hyphens escaped, no line begins with a control character. Paragraphs
- * are apart by an empty line, as in the rows. */
+/* What troff would read otherwise, and what its ASCII devices lack. */
+static const struct {
+    const char *text, *troff;
+} escapes[] = {
+    {"\\", "\\e"}, {"-", "\\-"},    {"'", "\\(aq"},  {"~", "\\(ti"}, {"^", "\\(ha"},
+    {"`", "\\(ga"}, {"…", "..."}, {"µ", "\\(mc"},
+};
+
+/* Text as troff: escapes, and no line begins with a control character. Paragraphs are apart by an
+ * empty line, as in the rows. */
 static void text(FILE *out, const char *s) {
     bool start = true;
-    for (; *s; s++) {
+    while (*s) {
         if (s[0] == '\n' && s[1] == '\n') {
             fputs("\n.PP\n", out);
-            s++;
+            s += 2;
             start = true;
             continue;
         }
-        if (start && (*s == '.' || *s == '\''))
+        if (start && *s == '.')
             fputs("\\&", out);
         start = *s == '\n';
-        if (*s == '\\')
-            fputs("\\e", out);
-        else if (*s == '-')
-            fputs("\\-", out);
-        else if (*s == '\'' )
-            fputs("\\(aq", out);
-        else if (*s == '~')
-            fputs("\\(ti", out);
-        else if (*s == '^')
-            fputs("\\(ha", out);
-        else if (*s == '`')
-            fputs("\\(ga", out);
-        else
-            putc(*s, out);
+        size_t i = 0;
+        while (i < sizeof escapes / sizeof *escapes &&
+               strncmp(s, escapes[i].text, strlen(escapes[i].text)) != 0)
+            i++;
+        if (i < sizeof escapes / sizeof *escapes) {
+            fputs(escapes[i].troff, out);
+            s += strlen(escapes[i].text);
+        } else {
+            putc(*s++, out);
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 #include "results/hash.h"
 #include "results/jcs.h"
 #include "workloads/plan.h"
+#include "workloads/trace.h"
 #include "workloads/workload.h"
 
 #include <stdlib.h>
@@ -37,14 +38,12 @@ json_t *inspect_spread(int64_t *v, size_t n) {
     return o;
 }
 
-/* What was seen on the way. Prefix blocks: how many were referred to, how many of these are new. */
+/* What was seen on the way. */
 struct walk {
     int64_t *isl, *osl, *turns;
-    size_t n, cap, nturns, turns_cap;
-    uint64_t *seen; /* open addressing, 0 = free (ids are shifted by one) */
-    size_t nseen, seen_cap;
-    int64_t blocks, reused_tokens, input_tokens, last_arrival_ns;
-    bool whole, timed;
+    size_t n, cap, osl_cap, nturns, turns_cap;
+    int64_t reused_tokens, input_tokens;
+    bool whole;
 };
 
 static bool grow(int64_t **v, size_t *cap, size_t n) {
@@ -59,64 +58,13 @@ static bool grow(int64_t **v, size_t *cap, size_t n) {
     return true;
 }
 
-/* Adds a block id; *fresh says whether it is new. */
-static bool see(struct walk *w, uint64_t id, bool *fresh) {
-    if (2 * (w->nseen + 1) > w->seen_cap) {
-        size_t cap = w->seen_cap ? 2 * w->seen_cap : 4096;
-        uint64_t *bigger = calloc(cap, sizeof *bigger);
-        if (!bigger)
-            return false;
-        for (size_t i = 0; i < w->seen_cap; i++)
-            if (w->seen[i]) {
-                size_t at = (size_t)(w->seen[i] * UINT64_C(0x9E3779B97F4A7C15)) & (cap - 1);
-                while (bigger[at])
-                    at = (at + 1) & (cap - 1);
-                bigger[at] = w->seen[i];
-            }
-        free(w->seen);
-        w->seen = bigger;
-        w->seen_cap = cap;
-    }
-    uint64_t key = id + 1 ? id + 1 : 1;
-    size_t at = (size_t)(key * UINT64_C(0x9E3779B97F4A7C15)) & (w->seen_cap - 1);
-    while (w->seen[at] && w->seen[at] != key)
-        at = (at + 1) & (w->seen_cap - 1);
-    *fresh = !w->seen[at];
-    if (*fresh) {
-        w->seen[at] = key;
-        w->nseen++;
-    }
-    return true;
-}
-
-/* Leading tokens that an unbounded prefix cache would hold already. */
 static bool count_request(struct walk *w, const struct request *r) {
-    if (!grow(&w->isl, &w->cap, w->n))
+    if (!grow(&w->isl, &w->cap, w->n) || !grow(&w->osl, &w->osl_cap, w->n))
         return false;
-    int64_t *osl = realloc(w->osl, w->cap * sizeof *osl);
-    if (!osl)
-        return false;
-    w->osl = osl;
     w->isl[w->n] = r->isl;
     w->osl[w->n++] = r->osl;
     w->input_tokens += r->isl;
-    if (r->arrival_ns >= 0) {
-        w->timed = true;
-        w->last_arrival_ns = r->arrival_ns > w->last_arrival_ns ? r->arrival_ns : w->last_arrival_ns;
-    }
-    bool leading = true;
-    for (uint32_t i = 0; i < r->nblocks; i++) {
-        bool fresh;
-        if (!see(w, r->blocks[i], &fresh))
-            return false;
-        w->blocks++;
-        leading = leading && !fresh;
-        int64_t rest = (int64_t)r->isl - (int64_t)i * r->block_tokens;
-        if (leading && rest > 0)
-            w->reused_tokens += rest < r->block_tokens ? rest : r->block_tokens;
-    }
-    if (!r->nblocks)
-        w->reused_tokens += r->shared;
+    w->reused_tokens += r->shared;
     return true;
 }
 
@@ -154,7 +102,6 @@ static void walk_release(struct walk *w) {
     free(w->isl);
     free(w->osl);
     free(w->turns);
-    free(w->seen);
 }
 
 static int walk_facts(struct walk *w, json_t *facts, struct err *e) {
@@ -167,15 +114,6 @@ static int walk_facts(struct walk *w, json_t *facts, struct err *e) {
     if (w->nturns) {
         bad |= json_object_set_new(facts, "sessions", json_integer((json_int_t)w->nturns));
         bad |= json_object_set_new(facts, "turns", inspect_spread(w->turns, w->nturns));
-    }
-    if (w->timed && w->last_arrival_ns > 0) {
-        double seconds = (double)w->last_arrival_ns * 1e-9;
-        bad |= json_object_set_new(facts, "span_ns", json_integer(w->last_arrival_ns));
-        bad |= json_object_set_new(facts, "rate_per_s", json_real((double)w->n / seconds));
-    }
-    if (w->blocks) {
-        bad |= json_object_set_new(facts, "prefix_blocks", json_integer(w->blocks));
-        bad |= json_object_set_new(facts, "distinct_prefix_blocks", json_integer((json_int_t)w->nseen));
     }
     if (w->reused_tokens)
         bad |= json_object_set_new(facts, "reusable_prefix_share",
@@ -242,59 +180,94 @@ int inspect_workload(const char *name, json_t *facts, struct err *e) {
 
 /* ---- traces ---- */
 
-/* A format is told by words that stand in the first line of its files only. */
+/* A format is told by words that stand in the beginning of its files only. */
 static const struct {
-    const char *format, *word;
+    enum trace_format format;
+    const char *word;
 } trace_marks[] = {
-    {"mooncake", "\"input_length\""},
-    {"azure", "ContextTokens"},
-    {"burstgpt", "Request tokens"},
-    {"sharegpt", "\"conversations\""},
+    {TRACE_MOONCAKE, "\"input_length\""},
+    {TRACE_AZURE, "ContextTokens"},
+    {TRACE_BURSTGPT, "Request tokens"},
+    {TRACE_SHAREGPT, "\"conversations\""},
 };
 
-static const char *trace_format(const char *path) {
+static enum trace_format trace_format_of(const char *path) {
     char head[4096];
     FILE *f = fopen(path, "rb");
     if (!f)
-        return NULL;
+        return TRACE_NONE;
     size_t n = fread(head, 1, sizeof head - 1, f);
     fclose(f);
     head[n] = '\0';
     for (size_t i = 0; i < sizeof trace_marks / sizeof *trace_marks; i++)
         if (strstr(head, trace_marks[i].word))
             return trace_marks[i].format;
-    return NULL;
+    return TRACE_NONE;
 }
 
 bool inspect_is_trace(const char *path) {
-    return trace_format(path) != NULL;
+    return trace_format_of(path) != TRACE_NONE;
+}
+
+static json_t *lengths(const struct length_stats *l) {
+    return json_pack("{s:f,s:I,s:I,s:I,s:I,s:I}", "mean", l->mean, "min", (json_int_t)l->min, "p50",
+                     (json_int_t)l->p50, "p90", (json_int_t)l->p90, "p99", (json_int_t)l->p99, "max",
+                     (json_int_t)l->max);
+}
+
+static int trace_facts(const struct trace_stats *s, json_t *facts, struct err *e) {
+    int bad = json_object_set_new(facts, "requests", json_integer((json_int_t)s->rows));
+    if (s->dropped)
+        bad |= json_object_set_new(facts, "rows_dropped", json_integer((json_int_t)s->dropped));
+    if (s->failed)
+        bad |= json_object_set_new(facts, "rows_failed", json_integer((json_int_t)s->failed));
+    if (s->rows) {
+        bad |= json_object_set_new(facts, "isl", lengths(&s->isl));
+        bad |= json_object_set_new(facts, "osl", lengths(&s->osl));
+        bad |= json_object_set_new(facts, "input_tokens", json_integer((json_int_t)s->input_tokens));
+        bad |= json_object_set_new(facts, "output_tokens", json_integer((json_int_t)s->output_tokens));
+    }
+    if (s->lengths_estimated)
+        bad |= json_object_set_new(facts, "lengths_estimated", json_true());
+    if (s->duration_ns >= 0)
+        bad |= json_object_set_new(facts, "span_ns", json_integer(s->duration_ns));
+    if (s->rate_per_s > 0) {
+        bad |= json_object_set_new(facts, "rate_per_s", json_real(s->rate_per_s));
+        bad |= json_object_set_new(facts, "rate_plausible", json_boolean(s->rate_plausible));
+    }
+    if (s->out_of_order)
+        bad |= json_object_set_new(facts, "rows_out_of_order", json_integer((json_int_t)s->out_of_order));
+    if (s->block_references) {
+        bad |= json_object_set_new(facts, "block_tokens", json_integer(s->block_tokens));
+        bad |= json_object_set_new(facts, "block_references",
+                                   json_integer((json_int_t)s->block_references));
+        bad |= json_object_set_new(facts, "distinct_blocks",
+                                   json_integer((json_int_t)s->distinct_blocks));
+        bad |= json_object_set_new(facts, "ideal_hit_share", json_real(s->ideal_hit_share));
+    }
+    return bad ? err_set(e, ASSAY_ENOMEM, "out of memory") : 0;
 }
 
 int inspect_trace(const char *name, json_t *facts, struct err *e) {
-    const char *format = trace_format(name);
+    enum trace_format format = trace_format_of(name);
+    struct trace_options options = {0};
+    struct trace_stats stats;
     unsigned char digest[SHA256_BYTES];
     char hex[SHA256_HEX];
     int rc = sha256_file(name, digest, e);
     if (rc)
         return rc;
-    if (!format)
+    if (format == TRACE_NONE)
         return err_set(e, ASSAY_EINPUT,
                        "%s: expected a trace (mooncake, azure, burstgpt or sharegpt), found none of "
                        "their columns in the beginning",
                        name);
     hex_encode(digest, sizeof digest, hex);
-    const char *pattern = !strcmp(format, "sharegpt") ? "concurrency:1" : "trace";
-    json_t *definition = json_pack("{s:s,s:s,s:s,s:{s:s,s:s}}", "name", "trace", "kind", "serving",
-                                   "pattern", pattern, "trace", "path", name, "format", format);
-    struct workload *w = NULL;
-    int bad = json_object_set_new(facts, "format", json_string(format));
+    rc = trace_summary(name, format, &options, &stats, e);
+    if (rc)
+        return rc;
+    int bad = json_object_set_new(facts, "format", json_string(trace_format_info(format)->name));
+    bad |= json_object_set_new(facts, "description", json_string(trace_format_info(format)->summary));
     bad |= json_object_set_new(facts, "sha256", json_string(hex));
-    rc = bad || !definition ? err_set(e, ASSAY_ENOMEM, "out of memory")
-                            : workload_from_json(definition, name, &w, e);
-    if (!rc) {
-        rc = plan_facts(w, facts, e);
-        workload_free(w);
-    }
-    json_decref(definition);
-    return rc;
+    return bad ? err_set(e, ASSAY_ENOMEM, "out of memory") : trace_facts(&stats, facts, e);
 }

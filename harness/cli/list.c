@@ -31,7 +31,7 @@ static const char columns[] =
     "SELECT run, started, verdict, class, workload, workload_version, backend, chip, chips, load_kind, "
     "load_value, campaign, attempt, issued, completed, failed, duration_ns, reason, record_sha256, "
     METRIC("output_tokens_per_s", "value", "output_tokens_per_s") ", "
-    METRIC("ttft_ns", "p99", "ttft_p99_ns") ", "
+    METRIC("ttft_ns", "p50", "ttft_p50_ns") ", "
     METRIC("step_ns", "p50", "step_p50_ns") " FROM v_run r ORDER BY started_ns DESC, run_id DESC LIMIT ";
 
 /* The rows as JSON. *out: {"runs":[{…}]}, absent members for SQL's NULL. */
@@ -66,27 +66,26 @@ static double number_at(const json_t *o, const char *name) {
 
 static void load_cell(struct table *t, const json_t *run) {
     double v = number_at(run, "load_value");
-    char text[FMT_BYTES];
     if (v > 0)
-        table_cellf(t, "%s:%s", text_at(run, "load_kind"), fmt_number(text, v));
+        table_cellf(t, "%s:%g", text_at(run, "load_kind"), v);
     else
         table_cell(t, text_at(run, "load_kind"));
 }
 
 static void print_runs(const json_t *list, struct arena *a, FILE *out) {
-    static const char *const headings[] = {"run",  "started",      "verdict",  "class",
-                                           "workload", "backend",  "load",     "output tok/s",
-                                           "TTFT p99", "campaign"};
+    static const char *const headings[] = {"run",     "started", "attempt", "verdict",      "class",
+                                           "workload", "backend", "load",    "output tok/s", "TTFT p50"};
     struct table t;
     size_t i;
     json_t *run;
     char text[FMT_BYTES];
-    table_init(&t, a, "lllllllrrl", headings);
+    table_init(&t, a, "llrlllllrr", headings);
     json_array_foreach(json_object_get(list, "runs"), i, run) {
         const char *chip = text_at(run, "chip");
-        double rate = number_at(run, "output_tokens_per_s"), ttft = number_at(run, "ttft_p99_ns");
+        double rate = number_at(run, "output_tokens_per_s"), ttft = number_at(run, "ttft_p50_ns");
         table_cell(&t, text_at(run, "run"));
         table_cell(&t, text_at(run, "started"));
+        table_cellf(&t, "%.0f", number_at(run, "attempt"));
         table_cell(&t, text_at(run, "verdict"));
         table_cell(&t, text_at(run, "class"));
         table_cell(&t, text_at(run, "workload"));
@@ -97,7 +96,6 @@ static void print_runs(const json_t *list, struct arena *a, FILE *out) {
         load_cell(&t, run);
         table_cell(&t, rate > 0 ? fmt_number(text, rate) : "");
         table_cell(&t, ttft > 0 ? fmt_ns(text, ttft) : "");
-        table_cellf(&t, "%s #%.0f", text_at(run, "campaign"), number_at(run, "attempt"));
     }
     if (t.n)
         table_print(&t, out, 0);

@@ -49,31 +49,42 @@ static void scalar(const char *name, const json_t *v, FILE *out) {
 
 static void array(const char *name, const json_t *v, int indent, FILE *out);
 
-/* A handful of numbers (a spread, a count by class) fits on one line. */
+/* How wide a scalar is, near enough. */
+static size_t width_of(const char *name, const json_t *v) {
+    char text[FMT_BYTES];
+    if (json_is_string(v))
+        return term_columns(json_string_value(v));
+    return json_is_number(v) ? term_columns(number(text, name, v)) : 3;
+}
+
+/* A few short members (a spread, a digest, a figure with its source) fit on one line. */
 static bool is_line(const json_t *v) {
-    enum { LINE_MAX_MEMBERS = 8 };
+    enum { LINE_COLUMNS = 110 };
     const char *name;
     json_t *member;
     json_t *mutable = (json_t *)(uintptr_t)v;
-    if (!json_is_object(v) || !json_object_size(v) || json_object_size(v) > LINE_MAX_MEMBERS)
+    size_t width = 0;
+    if (!json_is_object(v) || !json_object_size(v))
         return false;
     json_object_foreach(mutable, name, member) {
-        if (!json_is_number(member))
+        if (!is_scalar(member))
             return false;
+        width += term_columns(name) + width_of(name, member) + 3;
     }
-    return true;
+    return width <= LINE_COLUMNS;
 }
 
+/* unit_name: of the object, for members like "p50" whose unit is in it. */
 static void line(const char *unit_name, const json_t *v, FILE *out) {
     const char *name;
     json_t *member;
     json_t *mutable = (json_t *)(uintptr_t)v;
-    char text[FMT_BYTES];
     const char *sep = "";
     json_object_foreach(mutable, name, member) {
         fputs(sep, out);
         term_text(out, name);
-        fprintf(out, " %s", number(text, strstr(name, "_ns") ? name : unit_name, member));
+        putc(' ', out);
+        scalar(strchr(name, '_') ? name : unit_name, member, out);
         sep = "  ";
     }
     putc('\n', out);

@@ -58,7 +58,7 @@ static int list_queries(const struct query_args *a, struct arena *arena, struct 
         table_cell(&t, q->title);
         for (size_t i = 0; i < sizeof q->param / sizeof *q->param && q->param[i].name; i++) {
             const struct query_param *p = &q->param[i];
-            table_cellf(&t, "  %s=%s", p->name, p->def ? p->def : "…");
+            table_cellf(&t, "  %s=%s", p->name, p->def ? p->def : "...");
             table_cellf(&t, "  %s%s", p->help ? p->help : "", p->def ? "" : " (required)");
         }
     }
@@ -93,7 +93,7 @@ static int run_query(void *options, struct err *e) {
 
 const struct verb verb_query = {
     .name = "query",
-    .usage = "[NAME [PARAMETER=VALUE…]]",
+    .usage = "[NAME [PARAMETER=VALUE...]]",
     .summary = "planner questions over the store, named or in SQL",
     .about = "NAME is a question of 'assay query --list'; its parameters have defaults unless the list "
              "says that they are required. --sql takes one SELECT over the views of --schema, read-only "

@@ -18,6 +18,15 @@ static void notes(const struct run_args *a, const struct run_result *r) {
                 r->recovered_runs, r->recovered_runs == 1 ? "" : "s");
 }
 
+/* The closing line says where the record is, also when nobody named the store. */
+static void print_summary(struct run_args *a, const json_t *summary) {
+    struct store *s = NULL;
+    bool open = !store_open(a->c.db, STORE_READ, &s, NULL, NULL);
+    summary_print(summary, open ? store_path(s) : a->c.db, &a->c.arena, stdout);
+    if (open)
+        store_close(s);
+}
+
 static int dry_run(const struct run_args *a, const struct run_options *o, struct err *e) {
     json_t *plan = NULL;
     int rc = run_plan(o, &plan, e);
@@ -53,7 +62,7 @@ static int run_run(void *options, struct err *e) {
     else if (a->c.quiet)
         summary_line(r.summary, stdout);
     else
-        summary_print(r.summary, a->c.db, &a->c.arena, stdout);
+        print_summary(a, r.summary);
     run_result_release(&r);
     return rc;
 }

@@ -69,11 +69,11 @@ static void subject(const json_t *summary, FILE *out) {
         fputs(", ", out);
         term_text(out, pattern);
     }
-    const char *campaign = text_at(summary, "campaign", NULL);
+    const json_t *campaign = json_object_get(summary, "campaign");
     if (campaign) {
         fputs("\ncampaign ", out);
-        term_text(out, campaign);
-        const json_t *attempt = json_object_get(summary, "attempt");
+        term_text(out, text_at(campaign, "name", "?"));
+        const json_t *attempt = json_object_get(campaign, "attempt");
         if (json_is_integer(attempt))
             fprintf(out, ", attempt %" JSON_INTEGER_FORMAT, json_integer_value(attempt));
     }
@@ -101,8 +101,8 @@ static void window(const json_t *metrics, FILE *out) {
 static const struct {
     const char *member, *label;
 } latencies[] = {
-    {"ttft_ns", "TTFT"},     {"tpot_ns", "TPOT"}, {"itl_ns", "ITL"},
-    {"e2e_ns", "E2E"},       {"step_ns", "step"}, {"lateness_ns", "client lateness"},
+    {"ttft_ns", "TTFT"}, {"tpot_ns", "TPOT"}, {"itl_ns", "ITL"}, {"e2e_ns", "E2E"},
+    {"session_e2e_ns", "session"}, {"step_ns", "step"}, {"lateness_ns", "client lateness"},
 };
 
 void summary_latencies(const json_t *metrics, struct arena *a, FILE *out) {
@@ -119,7 +119,7 @@ void summary_latencies(const json_t *metrics, struct arena *a, FILE *out) {
         for (size_t s = 0; s < STATS; s++) {
             char text[FMT_BYTES];
             const json_t *v = json_object_get(m, stats[s]);
-            table_cell(&t, json_is_number(v) ? fmt_ns(text, json_number_value(v)) : "");
+            table_cell(&t, json_is_number(v) ? fmt_ns(text, json_number_value(v)) : "-");
         }
     }
     if (t.n) {
@@ -133,16 +133,15 @@ static void throughput(const json_t *metrics, struct arena *a, FILE *out) {
         const char *member, *stat, *label;
     } rows[] = {
         {"requests_per_s", "value", "requests/s"},
-        {"samples_per_s", "value", "samples/s"},
+        {"goodput_requests_per_s", "value", "goodput requests/s"},
         {"output_tokens_per_s", "value", "output tok/s"},
         {"output_tokens_per_s_per_chip", "value", "output tok/s/chip"},
         {"total_tokens_per_s", "value", "total tok/s"},
-        {"tokens_per_s", "value", "tok/s"},
-        {"tokens_per_s_per_chip", "value", "tok/s/chip"},
         {"tokens_per_s_per_user", "p50", "tok/s/user p50"},
         {"tokens_per_s_per_user", "p90", "tok/s/user p90"},
-        {"goodput_requests_per_s", "value", "goodput requests/s"},
-        {"goodput", "value", "goodput"},
+        {"step_samples_per_s", "value", "samples/s"},
+        {"step_tokens_per_s", "value", "tok/s"},
+        {"step_tokens_per_s_per_chip", "value", "tok/s/chip"},
     };
     static const char *const headings[] = {"throughput", ""};
     struct table t;
@@ -167,18 +166,29 @@ static void throughput(const json_t *metrics, struct arena *a, FILE *out) {
     }
 }
 
+/* Largest first; what is nothing in the digits shown is left out. */
 static void bottleneck(const json_t *summary, FILE *out) {
-    const json_t *shares = json_object_get(summary, "bottleneck");
-    size_t i;
+    enum { SHARES_MAX = 16 };
+    const json_t *shares = json_object_get(summary, "bottleneck"), *order[SHARES_MAX];
+    size_t i, n = 0;
     json_t *share;
-    if (!json_array_size(shares))
+    json_array_foreach(shares, i, share) {
+        double v = json_number_value(json_object_get(share, "share"));
+        if (n == SHARES_MAX || v < 0.0005)
+            continue;
+        size_t at = n++;
+        for (; at && json_number_value(json_object_get(order[at - 1], "share")) < v; at--)
+            order[at] = order[at - 1];
+        order[at] = share;
+    }
+    if (!n)
         return;
     fprintf(out, "\n%sbottleneck%s", term_bold(out), term_plain(out));
-    json_array_foreach(shares, i, share) {
+    for (i = 0; i < n; i++) {
         char text[FMT_BYTES];
         fputs(i ? ", " : "  ", out);
-        term_text(out, text_at(share, "resource", "?"));
-        fprintf(out, " %s", fmt_percent(text, json_number_value(json_object_get(share, "share"))));
+        term_text(out, text_at(order[i], "resource", "?"));
+        fprintf(out, " %s", fmt_percent(text, json_number_value(json_object_get(order[i], "share"))));
     }
     putc('\n', out);
 }

@@ -16,11 +16,11 @@ struct sweep_args {
 
 static const struct option sweep_options[] = {
     {.name = "concurrency", .type = OPT_STR, .offset = offsetof(struct sweep_args, concurrency),
-     .unit = "N,…", .help = "a run for each number of requests (or sessions) in flight"},
-    {.name = "rate", .type = OPT_STR, .offset = offsetof(struct sweep_args, rate), .unit = "R,…",
+     .unit = "N,...", .help = "a run for each number of requests (or sessions) in flight"},
+    {.name = "rate", .type = OPT_STR, .offset = offsetof(struct sweep_args, rate), .unit = "R,...",
      .help = "a run for each rate of Poisson arrivals, requests per second"},
     {.name = "over", .type = OPT_STR, .offset = offsetof(struct sweep_args, over),
-     .unit = "KEY=V1,V2,…", .flags = CLI_LIST,
+     .unit = "KEY=V1,V2,...", .flags = CLI_LIST,
      .help = "a run for each value; KEY is a path of the workload's JSON, or o.NAME for an option of "
              "the backend"},
     {0},
@@ -49,37 +49,50 @@ static void visit(void *ctx, const struct sweep *s, int i, bool ended) {
                 p->uuid, p->valid ? "valid" : "invalid");
 }
 
-static void number_cell(struct table *t, double v) {
-    char text[FMT_BYTES];
-    table_cell(t, isnan(v) ? "" : fmt_number(text, v));
-}
+/* The columns of figures; one that no point has is left out. */
+#define AT(field) offsetof(struct sweep_point, field)
+static const struct {
+    const char *heading;
+    size_t offset;
+    const char *(*format)(char *out, double v);
+} figures[] = {
+    {"output tok/s", AT(output_tokens_per_s), fmt_number},
+    {"tok/s/chip", AT(per_chip), fmt_number},
+    {"tok/s/user", AT(per_user), fmt_number},
+    {"requests/s", AT(requests_per_s), fmt_number},
+    {"TTFT p50", AT(ttft_p50_ns), fmt_ns},
+    {"TTFT p99", AT(ttft_p99_ns), fmt_ns},
+    {"TPOT p50", AT(tpot_p50_ns), fmt_ns},
+    {"step p50", AT(step_p50_ns), fmt_ns},
+};
+#undef AT
+enum { FIGURES = sizeof figures / sizeof *figures, ENDS = 2 };
+_Static_assert(SWEEP_AXES_MAX + FIGURES + ENDS <= TABLE_COLUMNS_MAX, "columns");
 
-static void time_cell(struct table *t, double v) {
-    char text[FMT_BYTES];
-    table_cell(t, isnan(v) ? "" : fmt_ns(text, v));
+static double figure(const struct sweep_point *p, size_t i) {
+    return *(const double *)(const void *)((const char *)p + figures[i].offset);
 }
 
 static void print_table(const struct sweep *s, struct arena *a, FILE *out) {
-    static const char *const fixed[] = {"output tok/s", "tok/s/chip", "tok/s/user", "TTFT p50",
-                                        "TTFT p99",     "TPOT p50",   "valid",      "frontier"};
-    enum { FIXED = sizeof fixed / sizeof *fixed };
-    const char *headings[TABLE_COLUMNS_MAX];
-    char align[TABLE_COLUMNS_MAX + 1];
+    const char *headings[TABLE_COLUMNS_MAX], *shout = "";
+    char align[TABLE_COLUMNS_MAX + 1], text[FMT_BYTES];
+    bool shown[FIGURES] = {false};
     int n = 0;
-    _Static_assert(SWEEP_AXES_MAX + FIXED <= TABLE_COLUMNS_MAX, "columns");
-    for (int i = 0; i < s->naxes; i++, n++) {
-        headings[n] = s->axis[i].name;
-        align[n] = 'r';
+    for (int i = 0; i < s->naxes; i++)
+        headings[n++] = s->axis[i].name;
+    for (size_t f = 0; f < FIGURES; f++) {
+        for (int i = 0; i < s->npoints; i++)
+            shown[f] = shown[f] || !isnan(figure(&s->point[i], f));
+        if (shown[f])
+            headings[n++] = figures[f].heading;
     }
-    for (int i = 0; i < FIXED; i++, n++) {
-        headings[n] = fixed[i];
-        align[n] = i < FIXED - 2 ? 'r' : 'l';
-    }
-    align[n] = '\0';
-    const char *shout = "";
+    memset(align, 'r', (size_t)n);
+    memcpy(align + n, "ll", ENDS + 1);
+    headings[n++] = "valid";
+    headings[n++] = "frontier";
     for (int i = 0; i < s->npoints && !*shout; i++)
-        shout = class_shout(json_string_value(json_object_get(
-            json_object_get(s->point[i].summary, "backend"), "class")));
+        shout = class_shout(json_string_value(
+            json_object_get(json_object_get(s->point[i].summary, "backend"), "class")));
     if (*shout)
         fprintf(out, "%s%s%s\n", term_bold(out), shout, term_plain(out));
     struct table t;
@@ -88,12 +101,9 @@ static void print_table(const struct sweep *s, struct arena *a, FILE *out) {
         const struct sweep_point *p = &s->point[i];
         for (int x = 0; x < s->naxes; x++)
             table_cell(&t, p->value[x]);
-        number_cell(&t, p->output_tokens_per_s);
-        number_cell(&t, p->per_chip);
-        number_cell(&t, p->per_user);
-        time_cell(&t, p->ttft_p50_ns);
-        time_cell(&t, p->ttft_p99_ns);
-        time_cell(&t, p->tpot_p50_ns);
+        for (size_t f = 0; f < FIGURES; f++)
+            if (shown[f])
+                table_cell(&t, isnan(figure(p, f)) ? "-" : figures[f].format(text, figure(p, f)));
         table_cell(&t, *p->error ? "failed" : p->valid ? "yes" : "no");
         table_cell(&t, p->frontier ? "*" : "");
     }

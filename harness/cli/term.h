@@ -25,7 +25,7 @@ void term_text(FILE *out, const char *s);
 /* Words of s between columns `indent` and `width`; the first line is taken to be at column `at`. */
 void term_wrap(FILE *out, const char *s, int at, int indent, int width);
 
-enum { TABLE_COLUMNS_MAX = 16, FMT_BYTES = 48 };
+enum { TABLE_COLUMNS_MAX = 20, FMT_BYTES = 48 };
 
 /* A table is filled cell by cell, row by row. align: one of 'l', 'r' a column. Headings may be NULL.
  * A cell NULL or "" stays empty; a right-aligned empty cell in a body means "not known". */

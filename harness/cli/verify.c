@@ -57,6 +57,24 @@ static int tell_revoked(const struct verify_args *a, struct store *s, const char
     return bad ? err_set(e, ASSAY_ENOMEM, "out of memory") : 0;
 }
 
+/* A record that only this machine's own key signed is trusted here and nowhere else. */
+static void tell_local(const struct trust_key *all, int n, json_t *report) {
+    size_t i;
+    json_t *signer;
+    bool local = false, other = false;
+    json_array_foreach(json_object_get(report, "signers"), i, signer) {
+        const char *keyid = json_string_value(json_object_get(signer, "keyid"));
+        for (int k = 0; keyid && k < n; k++) {
+            bool same = !strcmp(all[k].key.keyid, keyid);
+            local |= same && all[k].role == TRUST_RUNNER;
+            other |= same && all[k].role == TRUST_TRUSTED;
+        }
+    }
+    const char *trust = json_string_value(json_object_get(report, "trust"));
+    if (local && !other && trust && !strcmp(trust, "trusted"))
+        json_object_set_new(report, "trust", json_string("local"));
+}
+
 static void print_checks(const json_t *checks, struct arena *a, int indent, FILE *out) {
     struct table t;
     size_t i;
@@ -72,12 +90,13 @@ static void print_checks(const json_t *checks, struct arena *a, int indent, FILE
     table_print(&t, out, indent);
 }
 
-/* Members of the report that are not shown elsewhere, as they come. */
+/* Members of the report that the checks do not say already, as they come. */
 static void print_rest(const json_t *report, FILE *out) {
-    static const char *const shown[] = {"outcome", "run", "class", "checks"};
+    static const char *const said[] = {"outcome", "run",      "class",         "checks", "chip",
+                                       "chips",   "verdict",  "record_sha256", "register"};
     json_t *rest = json_copy((json_t *)(uintptr_t)report);
-    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
-        json_object_del(rest, shown[i]);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        json_object_del(rest, said[i]);
     if (json_object_size(rest)) {
         putc('\n', out);
         out_tree(rest, 0, out);
@@ -131,6 +150,8 @@ static int run_verify(void *options, struct err *e) {
         rc = look(a, s, file, &trusted, &outcome, &report, e);
     if (!rc)
         rc = tell_revoked(a, s, file, &revoked, &outcome, report, e);
+    if (!rc)
+        tell_local(all, n, report);
     if (!rc && a->c.json)
         out_json(report, stdout);
     else if (!rc)

@@ -21,17 +21,17 @@ static double metric_at(const json_t *metrics, const char *name, const char *sta
 static void read_metrics(struct sweep_point *p) {
     const json_t *m = json_object_get(p->summary, "metrics");
     p->output_tokens_per_s = metric_at(m, "output_tokens_per_s", "value");
-    if (isnan(p->output_tokens_per_s))
-        p->output_tokens_per_s = metric_at(m, "tokens_per_s", "value"); /* training */
     p->per_chip = metric_at(m, "output_tokens_per_s_per_chip", "value");
-    if (isnan(p->per_chip))
-        p->per_chip = metric_at(m, "tokens_per_s_per_chip", "value");
     p->per_user = metric_at(m, "tokens_per_s_per_user", "p50");
     p->ttft_p50_ns = metric_at(m, "ttft_ns", "p50");
     p->ttft_p99_ns = metric_at(m, "ttft_ns", "p99");
     p->tpot_p50_ns = metric_at(m, "tpot_ns", "p50");
     p->requests_per_s = metric_at(m, "requests_per_s", "value");
     p->step_p50_ns = metric_at(m, "step_ns", "p50");
+    if (isnan(p->output_tokens_per_s)) { /* training: tokens trained on */
+        p->output_tokens_per_s = metric_at(m, "step_tokens_per_s", "value");
+        p->per_chip = metric_at(m, "step_tokens_per_s_per_chip", "value");
+    }
 }
 
 /* Throughput per chip (of the system, when chips are unknown to every point) against interactivity

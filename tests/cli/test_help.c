@@ -121,7 +121,7 @@ Test(cli_help, man_page_is_troff_and_names_all) {
     static char page[CHILD_TEXT_MAX];
     cr_assert(eq(int, pipe_into("MANWIDTH=1000 MAN_KEEP_FORMATTING= man -l --warnings -", c->out, page,
                                 sizeof page), 0));
-    CHECK(!strstr(page, "warning") && !strstr(page, "error:"), "%.400s", page);
+    CHECK(!strstr(page, "troff:") && !strstr(page, "<standard input>"), "%.400s", page);
     for (const struct verb *const *v = verb_all; *v; v++) {
         char word[80];
         snprintf(word, sizeof word, "assay %s", (*v)->name);
