@@ -69,8 +69,10 @@ double det_log(double x) {
         e++;
     }
     double f = (m - 1) / (m + 1), z = f * f, s = 0;
-    for (int k = 23; k >= 3; k -= 2)
-        s = (s + 1.0 / k) * z;
+    static const double odd[] = {1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
+                                 1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3};
+    for (int i = 0; i < 11; i++)
+        s = (s + odd[i]) * z;
     /* ln 2 in two parts, so that e * high is exact */
     double hi = e * 0x1.62e42fefa38p-1, lo = e * 0x1.ef35793c7673p-45;
     return hi + (2 * f + (2 * f * s + lo));
@@ -84,9 +86,15 @@ double det_exp(double x) {
         return 0;
     double kf = floor(x * 1.4426950408889634 + 0.5);
     double r = (x - kf * 0x1.62e42fefa38p-1) - kf * 0x1.ef35793c7673p-45;
-    double s = 1;
-    for (int i = 14; i >= 1; i--)
-        s = 1 + s * r / i;
+    /* 1/14! … 1/0! */
+    static const double inverse[] = {1.0 / 87178291200, 1.0 / 6227020800, 1.0 / 479001600,
+                                     1.0 / 39916800,    1.0 / 3628800,    1.0 / 362880,
+                                     1.0 / 40320,       1.0 / 5040,       1.0 / 720,
+                                     1.0 / 120,         1.0 / 24,         1.0 / 6,
+                                     0.5,               1,                1};
+    double s = 0;
+    for (int i = 0; i < 15; i++)
+        s = s * r + inverse[i];
     return ldexp(s, (int)kf);
 }
 
