@@ -83,7 +83,7 @@ Test(cli_kill, a_hundred_kills_lose_nothing, .timeout = 300) {
     sqlite3 *db;
     cr_assert(eq(int, sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK));
     for (int i = 0; i < nack; i++) {
-        snprintf(sql, sizeof sql, "SELECT count(*) FROM run JOIN run_end USING(run_id) WHERE uuid='%s' AND verdict='VALID'",
+        snprintf(sql, sizeof sql, "SELECT count(*) FROM run JOIN run_end USING(run_id) WHERE uuid='%.36s' AND verdict='VALID'",
                  acknowledged[i]);
         cr_assert(eq(i64, scalar(db, sql), 1), "acknowledged run %s is lost", acknowledged[i]);
     }
