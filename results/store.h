@@ -125,6 +125,10 @@ struct price {
 };
 int store_price_add(struct store *s, const struct price *p, struct err *e) MUST_USE;
 
+/* Signs the register as it stands (C2SP tlog-checkpoint), keeps the note and appends it to *note. */
+int store_checkpoint(struct store *s, const char *origin, const struct secret_key *k,
+                     struct buf *note, struct err *e) MUST_USE;
+
 /* The register, in order. entry is valid during the call. */
 typedef int register_visit_fn(void *ctx, uint64_t seq, const void *entry, size_t n,
                               const unsigned char leaf[32], const unsigned char chain[32],

@@ -127,3 +127,30 @@ int store_register_each(struct store *s, register_visit_fn *fn, void *ctx, struc
     sqlite3_finalize(st);
     return rc;
 }
+
+int store_checkpoint(struct store *s, const char *origin, const struct secret_key *k,
+                     struct buf *note, struct err *e) {
+    struct conn *c = &s->c;
+    uint64_t size;
+    unsigned char root[SHA256_N];
+    int64_t there = 0;
+    int rc = sql_begin(c, e);
+    if (!rc)
+        rc = register_head(c, &size, root, e);
+    if (!rc && !size)
+        rc = err_set(e, ASSAY_EUSAGE, "the register is empty");
+    if (!rc)
+        rc = checkpoint_print(origin, size, root, k, note, e);
+    if (!rc)
+        rc = sql_get_int(c, e, &there, NULL,
+                         "SELECT count(*) FROM checkpoint WHERE origin=? AND size=?", "ti", origin,
+                         (int64_t)size);
+    if (!rc && !there)
+        rc = sql_run(c, e, "INSERT INTO checkpoint VALUES(?,?,?,CAST(? AS TEXT))", "tihb", origin,
+                     (int64_t)size, root, (const void *)note->p, note->n);
+    if (!rc)
+        rc = sql_commit(c, e);
+    if (rc)
+        sql_rollback(c);
+    return rc;
+}

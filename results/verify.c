@@ -301,6 +301,18 @@ static int load_keys(struct store *s, int64_t run_id, struct public_key *keys, i
         }
     }
     sqlite3_finalize(st);
+    int64_t loose = 0;
+    if (!rc)
+        rc = sql_get_int(&s->c, e, &loose, NULL,
+                         "SELECT count(*) FROM signature JOIN envelope USING(payload_sha256) WHERE "
+                         "run_id=? AND keyid NOT IN"
+                         "(SELECT keyid FROM key)",
+                         "i", run_id);
+    if (!rc && loose) {
+        report_check(r, "keys", false, VERIFY_INVALID,
+                     "a signature names a key that is not stored");
+        sound = false;
+    }
     if (!rc && sound)
         report_check(r, "keys", true, VERIFY_INVALID, "%d stored key%s", *n, *n == 1 ? "" : "s");
     return rc;
@@ -577,6 +589,7 @@ int verify_store(struct store *s, const struct public_key *trusted, int ntrusted
     if (!rc) {
         struct missing_run m = {.s = s};
         register_each_run(g, note_missing, &m);
+        check_checkpoints(s, g, &r);
         report_check(&r, "register_runs", !m.n, VERIFY_REGISTER,
                      m.n ? "%lld registered runs are not in the store; the first is %s"
                          : "every registered run is here (%lld missing)%s",
@@ -590,4 +603,42 @@ int verify_store(struct store *s, const struct public_key *trusted, int ntrusted
         return report_finish(&r, outcome, report, e);
     report_drop(&r);
     return rc;
+}
+
+/* ---- a checkpoint kept elsewhere ---- */
+
+int verify_checkpoint(struct store *s, const char *note, size_t n, const char *vkey,
+                      enum verify_outcome *outcome, json_t **report, struct err *e) {
+    struct report r;
+    struct register_state *g = NULL;
+    struct err why = {0};
+    uint64_t size;
+    unsigned char root[32], now[32];
+    *report = NULL;
+    int rc = report_init(&r, e);
+    if (rc)
+        return rc;
+    rc = register_load(s, &g, &r, e);
+    if (rc) {
+        register_free(g);
+        report_drop(&r);
+        return rc;
+    }
+    if (checkpoint_check(note, n, vkey, &size, root, &why)) {
+        report_error(&r, "note", VERIFY_INVALID, &why);
+    } else {
+        report_check(&r, "note", true, VERIFY_INVALID, "the signature is good; size %llu",
+                     (unsigned long long)size);
+        bool long_enough = register_root_at(g, size, now);
+        bool same = long_enough && memcmp(root, now, 32) == 0;
+        report_check(&r, "consistency", same, VERIFY_REGISTER,
+                     same ? "the register of %llu entries extends the checkpoint of %llu"
+                     : long_enough
+                         ? "the register of %llu entries is not an extension of the checkpoint of "
+                           "%llu: it was rewritten"
+                         : "the register has %llu entries, the checkpoint %llu: its end is missing",
+                     (unsigned long long)register_size(g), (unsigned long long)size);
+    }
+    register_free(g);
+    return report_finish(&r, outcome, report, e);
 }

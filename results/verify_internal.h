@@ -76,6 +76,9 @@ void check_registered(const struct register_state *g, const char *uuid,
 /* The campaign's runs and this run's place among them: adds "campaign" to the report. */
 int report_campaign(struct store *s, const struct register_state *g, const char *uuid,
                     const json_t *predicate, struct report *r, struct err *e) MUST_USE;
+/* false: the register is shorter. */
+bool register_root_at(const struct register_state *g, uint64_t size, unsigned char root[32]);
+void check_checkpoints(struct store *s, const struct register_state *g, struct report *r);
 uint64_t register_size(const struct register_state *g);
 int register_each_run(const struct register_state *g,
                       int (*fn)(void *ctx, const struct run_entry *e), void *ctx);

@@ -15,6 +15,9 @@ struct register_state {
     struct arena arena; /* texts */
     struct run_entry *run;
     size_t nruns, cap;
+    json_t *counter; /* campaign -> runs started so far */
+    unsigned char (*leaf)[32];
+    size_t leaf_cap;
     struct merkle tree;
     unsigned char chain[32];
     char last_at[40];
@@ -88,11 +91,10 @@ static const char *keep(struct register_state *g, const json_t *o, const char *n
     return arena_strdup(&g->arena, s ? s : "");
 }
 
-static int64_t count_campaign(const struct register_state *g, const char *campaign) {
-    int64_t n = 0;
-    for (size_t i = 0; i < g->nruns; i++)
-        n += g->run[i].campaign && strcmp(g->run[i].campaign, campaign) == 0;
-    return n;
+/* How many runs of the campaign have started, this one included; -1 without memory. */
+static int64_t count_campaign(struct register_state *g, const char *campaign) {
+    int64_t n = json_integer_value(json_object_get(g->counter, campaign)) + 1;
+    return json_object_set_new(g->counter, campaign, json_integer(n)) ? -1 : n;
 }
 
 static int run_started(struct register_state *g, const json_t *o, int64_t seq, struct finding *f,
@@ -113,7 +115,8 @@ static int run_started(struct register_state *g, const json_t *o, int64_t seq, s
     struct run_entry *run = insert(g, uuid);
     if (!run || !campaign || !seed || !at)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
-    run->counted = count_campaign(g, campaign) + 1;
+    if ((run->counted = count_campaign(g, campaign)) < 0)
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
     run->campaign = campaign;
     run->seed = seed;
     run->at = at;
@@ -158,6 +161,19 @@ static void run_closed(struct register_state *g, const json_t *o, const char *ty
                                                        : FATE_INVALID;
     if (finished && (!run->has_payload || !verdict))
         found(f, "entry %" PRId64 ": run.finished without verdict or payload digest", seq);
+}
+
+static bool keep_leaf(struct register_state *g, const unsigned char leaf[32]) {
+    if (g->tree.size == g->leaf_cap) {
+        size_t cap = g->leaf_cap ? 2 * g->leaf_cap : 256;
+        void *p = realloc(g->leaf, cap * sizeof *g->leaf);
+        if (!p)
+            return false;
+        g->leaf = p;
+        g->leaf_cap = cap;
+    }
+    memcpy(g->leaf[g->tree.size], leaf, 32);
+    return true;
 }
 
 /* seq, entry, leaf, chain, edge, kind, at_ns, uuid of run_id */
@@ -205,6 +221,8 @@ static int one_entry(struct register_state *g, sqlite3_stmt *st, int64_t expecte
     merkle_leaf(entry, n, want);
     if (sqlite3_column_bytes(st, 2) != 32 || memcmp(want, sqlite3_column_blob(st, 2), 32))
         found(&f[F_MERKLE], "entry %" PRId64 ": the leaf hash differs", seq);
+    if (!keep_leaf(g, want))
+        rc = err_set(e, ASSAY_ENOMEM, "out of memory");
     merkle_append(&g->tree, want);
     size_t bytes = register_edge(&g->tree, edge);
     if ((size_t)sqlite3_column_bytes(st, 4) != bytes ||
@@ -242,7 +260,7 @@ int register_load(struct store *s, struct register_state **out, struct report *r
     sqlite3_stmt *st = NULL;
     bool row = true;
     *out = g;
-    if (!g)
+    if (!g || !(g->counter = json_object()))
         return err_set(e, ASSAY_ENOMEM, "out of memory");
     int rc = sql_prepare(
         &s->c,
@@ -283,8 +301,47 @@ void register_free(struct register_state *g) {
     if (!g)
         return;
     arena_release(&g->arena);
+    json_decref(g->counter);
+    free(g->leaf);
     free(g->run);
     free(g);
+}
+
+bool register_root_at(const struct register_state *g, uint64_t size, unsigned char root[32]) {
+    struct merkle m = {0};
+    if (size > g->tree.size)
+        return false;
+    for (uint64_t i = 0; i < size; i++)
+        merkle_append(&m, g->leaf[i]);
+    merkle_root(&m, root);
+    return true;
+}
+
+/* The checkpoints kept beside the register: each is a root that it has had. */
+void check_checkpoints(struct store *s, const struct register_state *g, struct report *r) {
+    sqlite3_stmt *st = NULL;
+    struct err e = {0};
+    bool row = true;
+    int64_t n = 0, bad = 0;
+    char first[256] = "";
+    int rc = sql_prepare(&s->c, "SELECT origin, size, root FROM checkpoint ORDER BY size", &st, &e);
+    for (; !rc && !(rc = sql_step(&s->c, st, &row, &e)) && row; n++) {
+        unsigned char root[32];
+        int64_t size = sqlite3_column_int64(st, 1);
+        bool ok = size > 0 && register_root_at(g, (uint64_t)size, root) &&
+                  sqlite3_column_bytes(st, 2) == 32 &&
+                  memcmp(root, sqlite3_column_blob(st, 2), 32) == 0;
+        if (!ok && !bad++)
+            snprintf(first, sizeof first,
+                     "the checkpoint of '%.80s' at size %" PRId64 " is not of this register",
+                     sql_text(st, 0), size);
+    }
+    sqlite3_finalize(st);
+    if (rc)
+        report_error(r, "checkpoints", VERIFY_REGISTER, &e);
+    else
+        report_findings(r, "checkpoints", VERIFY_REGISTER, bad, first,
+                        "%" PRId64 " kept checkpoint%s agree", n, n == 1 ? "" : "s");
 }
 
 uint64_t register_size(const struct register_state *g) {
