@@ -232,12 +232,14 @@ static int load_rules(struct store *s, const json_t *predicate, struct rule_pack
 }
 
 static void check_verdicts(struct store *s, const struct signed_record *rec,
-                           const struct metrics *m, struct report *r) {
+                           const struct metrics *m, const struct metrics_facts *facts,
+                           struct report *r) {
     const json_t *p = rec->predicate, *list = json_object_get(p, "verdicts");
     struct rule_pack *pack = NULL;
     struct verdict mine[RULES_MAX];
     struct err why = {0};
     struct rules_facts f = {.interrupted = m->interrupted,
+                            .max_concurrency = facts->max_concurrency,
                             .real_clock = !json_is_true(json_at(p, "clock.virtual"))};
     f.clock_stepped = f.real_clock && json_is_true(json_at(p, "clock.stepped"));
     const char *seed = text_at(p, "run.seed"), *verdict = text_at(p, "run.verdict");
@@ -291,7 +293,7 @@ void check_log(struct store *s, int64_t run_id, const struct signed_record *rec,
     }
     check_metrics(rec, m, r);
     check_counts(rec, m, r);
-    check_verdicts(s, rec, m, r);
+    check_verdicts(s, rec, m, &facts, r);
     metrics_release(m);
 out:
     free(m);

@@ -45,7 +45,8 @@ struct definitions definitions_make(const char *workload, const char *chip, int 
                               "serving", "model", "llama3.1-8b", "isl", "value", 128, "osl", "value", 32),
         .system = json_pack("{s:s s:s s:s s:i s:i}", "name", name, "class", result_class, "chip", chip,
                             "chips", chips, "hosts", 1),
-        .rules = json_pack("{s:s s:s s:[]}", "name", "test", "version", "1", "rules"),
+        .rules = json_pack("{s:s s:s s:[{s:s s:i}{s:s s:f}]}", "name", "test", "version", "1", "rules", "kind",
+                           "min_requests", "min", 10, "kind", "max_failed_fraction", "max", 0.01),
         .backend = json_pack("{s:s s:s s:s s:{s:s}}", "name", "null", "version", "1", "class", result_class,
                              "config", "clock", "virtual"),
         .environment = json_pack("{s:s s:s}", "os", "Linux", "kernel", "6.1"),
@@ -165,7 +166,7 @@ void run_make(struct store *s, const struct definitions *d, const struct load *l
 
     struct rule_pack *pack;
     struct verdict v[RULES_MAX];
-    struct rules_facts rf = {.seed = UINT64_MAX};
+    struct rules_facts rf = {.seed = UINT64_MAX, .max_concurrency = l->concurrency};
     must(rules_from_json(d->rules, "test", &pack, &e), &e);
     in.nverdicts = rules_evaluate(pack, &m, &rf, v);
     in.verdicts = v;

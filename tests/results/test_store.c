@@ -251,10 +251,8 @@ static int read_ok(void) {
     struct store *s;
     struct err e = {0};
     int rc = store_open(dir.db, STORE_READ, &s, NULL, &e);
-    if (rc) {
-        fprintf(stderr, "%s\n", e.text);
-        return -rc;
-    }
+    if (rc)
+        return strstr(e.text, dir.db) ? -rc : 96;
     int64_t n = one(s, "SELECT count(*) FROM metric_def");
     store_close(s);
     return n > 0 ? 0 : 97;
