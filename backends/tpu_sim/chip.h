@@ -24,6 +24,7 @@
     X(fp8_tflops, F64, "TFLOP/s", 0, 1e6, "peak dense fp8; 0 = runs at the bf16 rate")             \
     X(mxus, I64, NULL, 1, 1024, "matrix units")                                                    \
     X(mxu_dim, I64, NULL, 8, 4096, "rows and columns of a matrix unit: padding of k and n")        \
+    X(weight_rows, I64, NULL, 1, 64, "weight rows a matrix unit loads a cycle")                    \
     X(row_pad, I64, NULL, 1, 256, "sublane padding of 16-bit rows")                                \
     X(clock_ghz, F64, "GHz", 0.01, 100, "clock of the vector unit and of MXU fill")                \
     X(vpu_lanes, I64, NULL, 1, 1e7, "32-bit vector operations a cycle, all cores and ALUs")        \
@@ -32,6 +33,7 @@
     X(hbm_gbps, F64, "GB/s", 1, 1e6, "peak HBM bandwidth")                                         \
     X(ici_axes, I64, NULL, 1, 6, "torus axes")                                                     \
     X(ici_link_gbps, F64, "GB/s", 0.1, 1e5, "one link, one way, as software reaches it")           \
+    X(core_gbps, F64, "GB/s", 0, 1e6, "between two cores of a chip, one way; 0 = one device a chip") \
     X(ici_wrap, I64, NULL, 1, 1024, "an axis wraps when its length is a multiple of this")         \
     X(ici_wrap_all, I64, NULL, 0, 1, "1: axes wrap only when every axis is such a multiple")       \
     X(ici_hop_us, F64, "us", 0, 1000, "latency of one hop")                                        \
@@ -41,12 +43,17 @@
     X(host_gbps, F64, "GB/s", 0, 1e5, "host link, one way, a chip")                                \
     X(kernel_us, F64, "us", 0, 1000, "fixed cost of a kernel on the device")                       \
     X(mxu_eff, F64, NULL, 0.01, 1, "share of the peak a long matmul sustains")                     \
+    X(grouped_eff, F64, NULL, 0.01, 1, "share of the peak a grouped (expert) matmul sustains")     \
+    X(gather_eff, F64, NULL, 0.01, 1, "share of HBM bandwidth when rows are gathered or scattered") \
     X(hbm_eff, F64, NULL, 0.01, 1, "share of HBM bandwidth a long stream sustains")                \
-    X(overlap, F64, NULL, 0, 1, "share of the shorter of compute and memory hidden by the longer") \
+    X(fill_mb, F64, "MB", 0, 1e4, "bytes a device moves before and after its kernel's overlapped loop") \
+    X(f16_ops, F64, NULL, 0, 1000, "vector operations to convert an IEEE half; 0 = native")        \
     X(tile_us, F64, "us", 0, 1000, "cost of one step of a hand-tiled kernel's grid")               \
     X(attn_mxu_eff, F64, NULL, 0.01, 1, "share of the peak of a tuned prefill attention kernel")   \
     X(attn_hbm_eff, F64, NULL, 0.01, 1, "share of HBM bandwidth of paged decode attention")        \
     X(attn_seq_us, F64, "us", 0, 1000, "cost of one sequence in a decode attention kernel, a device") \
+    X(plain_seq_us, F64, "us", 0, 1000, "the same when attention is plain array code")             \
+    X(train_eff, F64, NULL, 0.01, 1, "share of a training step's compute time spent in kernels: the rest is layout copies, gaps, stragglers") \
     X(idle_w, F64, "W", 0, 1e5, "least chip power; 0 = unknown")                                   \
     X(max_w, F64, "W", 0, 1e5, "greatest chip power; 0 = unknown")
 // clang-format on

@@ -137,24 +137,41 @@ bool topology_cut(struct topology *t, int64_t n, struct topology *group) {
     return n == 1;
 }
 
+/* On two or more axes of which a long one does not wrap, the pieces cannot be balanced over all links.
+ * Source: jetstream-pytorch's sharded 32768^3 products on a 2x4 of v5e: what stays beside the product
+ * is 1.35 (all-gather) to 1.4 times (all-reduce) what two ports give. */
+static const double MESH_SHARE = 0.75;
+
 void collective_run(const struct chip *c, const struct topology *group, enum collective kind,
                     double bytes, struct collective_time *t) {
     *t = (struct collective_time){0};
-    double n = (double)topology_chips(group);
-    if (n <= 1)
+    double n = (double)topology_chips(group), cores = group->cores > 1 ? (double)group->cores : 1;
+    if (n * cores <= 1)
         return;
+    t->fixed_s = c->collective_us * 1e-6;
+    if (cores > 1 && c->core_gbps > 0)
+        t->core_s = bytes * (kind == COLLECTIVE_ALL_REDUCE ? 2 : 1) * (cores - 1) / cores / (c->core_gbps * 1e9);
+    if (n <= 1) {
+        t->s = t->core_s + t->fixed_s;
+        return;
+    }
+    int axes = 0;
+    bool lame = false; /* a long axis without its wrap */
     double ports = 0, hops = 0, bisection = 0, link = c->ici_link_gbps * 1e9;
     for (int i = 0; i < group->axes; i++) {
         double len = (double)group->length[i];
         if (len <= 1)
             continue;
+        axes++;
+        lame = lame || (len > 2 && !group->wrap[i]);
         ports += group->wrap[i] ? 2 : 1;
         hops += group->wrap[i] ? (double)(group->length[i] / 2) : len - 1;
         double cut = n / len * (group->wrap[i] ? 2 : 1); /* links across the middle, one way */
         if (bisection == 0 || cut < bisection)
             bisection = cut;
     }
-    t->fixed_s = c->collective_us * 1e-6;
+    if (axes > 1 && lame)
+        ports *= MESH_SHARE;
     t->hops_s = hops * c->ici_hop_us * 1e-6;
     switch (kind) {
     case COLLECTIVE_ALL_GATHER:
@@ -184,7 +201,7 @@ void collective_run(const struct chip *c, const struct topology *group, enum col
         t->hops_s = c->ici_hop_us * 1e-6;
         break;
     }
-    t->s = (t->wire_s > t->hops_s ? t->wire_s : t->hops_s) + t->fixed_s;
+    t->s = (t->wire_s > t->hops_s ? t->wire_s : t->hops_s) + t->core_s + t->fixed_s;
 }
 
 void collective_add(const struct chip *c, const struct topology *group, enum collective kind,

@@ -2,7 +2,8 @@
  *
  * A topology is a box of chips; an axis wraps only where the chip's rule says so. A group is the part
  * of the axes over which one collective runs. Bytes are of the whole gathered array (V). Two devices
- * of one chip share its links, so everything here counts chips.
+ * of one chip share its links: between chips everything counts chips, and what the cores of a chip
+ * exchange comes on top.
  * Sources: jax-ml/scaling-book sharding.md; the links' rates are in the chip file. */
 #ifndef BACKENDS_TPU_SIM_COLLECTIVE_H
 #define BACKENDS_TPU_SIM_COLLECTIVE_H
@@ -18,6 +19,7 @@ struct topology {
     int axes;
     int64_t length[TOPOLOGY_AXES_MAX];
     bool wrap[TOPOLOGY_AXES_MAX];
+    int64_t cores; /* devices of each chip that take part; 0 = 1 */
 };
 
 enum collective {
@@ -41,7 +43,7 @@ bool topology_cut(struct topology *t, int64_t n, struct topology *group);
 
 struct collective_time {
     double s;
-    double wire_s, hops_s, fixed_s; /* s = max(wire, hops) + fixed, doubled inside for all-reduce */
+    double wire_s, hops_s, core_s, fixed_s; /* s = max(wire, hops) + core + fixed */
 };
 void collective_run(const struct chip *c, const struct topology *group, enum collective kind,
                     double bytes, struct collective_time *t);

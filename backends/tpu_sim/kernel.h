@@ -37,11 +37,12 @@ struct device {
     double mxu_hz[NUM_COUNT];      /* rows a second into one matrix unit */
     double mxus;
     int64_t mxu_dim, row_pad;
+    int64_t load_rows;      /* a fold takes at least as many cycles as its weight load */
     double vpu_ops_per_s;
     double hbm_bytes_per_s; /* sustained: peak x hbm_eff */
     double attn_hbm_bytes_per_s;
-    double mxu_eff, attn_mxu_eff, overlap;
-    double kernel_s, tile_s, attn_seq_s;
+    double mxu_eff, attn_mxu_eff, grouped_eff, gather_eff, fill_bytes, f16_ops;
+    double kernel_s, tile_s, attn_seq_s, plain_seq_s;
     double vmem_bytes, hbm_bytes;
 };
 void device_init(struct device *d, const struct chip *c);
@@ -53,11 +54,14 @@ enum kernel_kind {
     KERNEL_ATTENTION, /* flops, elements and bytes as given; sequences add attn_seq each */
     KERNEL_VECTOR,    /* elements x ops on the vector unit, bytes as given */
     KERNEL_COPY,      /* bytes only */
+    KERNEL_GATHER,    /* bytes of rows that lie scattered */
 };
 
 enum kernel_flags {
     KERNEL_FUSED = 1 << 0,    /* rides in another kernel: no fixed cost */
     KERNEL_RESIDENT = 1 << 1, /* the weight operand is already in VMEM: its bytes do not move */
+    KERNEL_PLAIN = 1 << 3,    /* attention as plain array code: rates of ordinary kernels */
+    KERNEL_F16 = 1 << 2,      /* arrays are IEEE half: each element is converted, before and after */
 };
 
 struct kernel {
@@ -81,6 +85,7 @@ struct kernel_time {
     double issued_flops; /* after padding */
     double hbm_bytes;
     double mxu_s, vpu_s, hbm_s, fixed_s; /* each resource's own time */
+    double convert_s;    /* vector work that cannot overlap the matrix unit */
     enum bound bound;
 };
 
@@ -88,8 +93,13 @@ void kernel_run(const struct device *d, const struct kernel *k, struct kernel_ti
 /* The same, added `times` times to a sum: fixed part to BOUND_OVERHEAD, the rest to its bound. */
 void kernel_add(const struct device *d, const struct kernel *k, double times, struct cost *sum);
 
-/* Cycles of matrix units of dim x dim for (m x k)(k x n): weights double-buffered, the skew paid once.
- * units: how many share the tiles. Source: tpu-simulator notes, "what a TPU does instead". */
+/* Cycles of `units` matrix units of dim x dim for (m x k)(k x n). Weights are double-buffered: a tile
+ * costs the longer of its rows and the weight load (load_rows cycles); with fewer tiles than units
+ * the rows are shared out as well. eff: share of the peak at which rows stream; a weight load has its
+ * own pace. mxu_cycles has load_rows = dim, eff = 1 and adds the skew of the first tile; kernels leave it out, since
+ * their fixed cost holds it. */
+double mxu_fold_cycles(int64_t dim, double units, int64_t row_pad, int64_t load_rows, double eff,
+                       int64_t m, int64_t n, int64_t k);
 double mxu_cycles(int64_t dim, double units, int64_t row_pad, int64_t m, int64_t n, int64_t k);
 
 /* SCALE-Sim's stall-free cycles (its COMPUTE_REPORT "Total Cycles"), no overlap between folds: the
@@ -112,8 +122,9 @@ enum {
     VPU_DIV = 4,
     VPU_EXP = 8,    /* also tanh, sigmoid's inner part */
     VPU_RSQRT = 4,
-    VPU_SIN = 30,
+    VPU_SIN = 60,
     VPU_SOFTMAX = 12, /* max, subtract, exp, sum, scale */
+    VPU_LAYERNORM = 16, /* mean, variance, normalise, scale, shift; lane reductions */
     VPU_RMSNORM = 6,  /* square, add, rsqrt's share, two mul, convert */
     VPU_ROPE = 6,     /* four mul, two add an element pair, converts; tables precomputed */
     VPU_QUANTIZE = 3, /* running maximum, scale, convert */

@@ -73,6 +73,7 @@ int step_init(struct step_model *s, const struct chip *chip, const struct model 
     int64_t chips = ceil_div(s->tensor, chip->devices);
     if (!topology_cut(&rest, chips, &s->group))
         return err_set(e, ASSAY_EUSAGE, "-o tensor: %" PRId64 " chips cannot be cut out of the slice", chips);
+    s->group.cores = s->tensor / chips;
     s->heads = m->heads / s->tensor;
     s->kv_heads = ceil_div(m->kv_heads, s->tensor);
     s->head_dim = pad_head(m->head_dim);
@@ -201,7 +202,8 @@ static void add_moe(const struct step_model *s, int64_t tokens, double layers, s
     kernel_add(&s->device, &x, layers, sum);
     /* sort the tokens to their experts and bring the weighted sum back */
     double moved = (double)rows * (double)m->hidden * 2.0;
-    add_vector(s, (double)rows * (double)m->hidden, VPU_CHEAP, 2 * moved, 0, 2 * layers, sum);
+    struct kernel move = {.kind = KERNEL_GATHER, .read_bytes = moved, .write_bytes = moved};
+    kernel_add(&s->device, &move, 2 * layers, sum);
     if (m->shared_experts > 0) {
         int64_t shared = m->shared_expert_ffn > 0 ? m->shared_expert_ffn : m->shared_experts * m->expert_ffn;
         add_ffn(s, tokens, ceil_div(shared, s->tensor), layers, sum);
@@ -256,6 +258,13 @@ static double attended_pairs(int64_t q, int64_t context, int64_t window) {
     return pairs;
 }
 
+/* Bytes a context token costs in plain array code: K and V read, one of them written once more for
+ * every query head (the other's repetition fuses into its product). */
+static double plain_kv_bytes(const struct step_model *s) {
+    double kv = 2 * (double)(s->kv_heads * s->head_dim) * num_bytes(s->o.kv);
+    return kv + (double)(s->heads * s->head_dim) * 2;
+}
+
 void step_prefill_kernel(const struct step_model *s, int64_t q, int64_t context, int64_t window,
                          struct kernel *k) {
     const struct model *m = &s->model;
@@ -272,20 +281,25 @@ void step_prefill_kernel(const struct step_model *s, int64_t q, int64_t context,
         k->flops = 4 * heads * (double)s->head_dim * pairs;
         k->read_bytes = (blocks + 1) / 2 * seen * 2 * (double)(s->kv_heads * s->head_dim) * kvb;
     }
-    if (s->o.attention == ATTENTION_PLAIN) /* K and V repeated, the score matrix through memory */
-        k->read_bytes = seen * 2 * heads * (double)s->head_dim * 2 + heads * (double)q * (double)context * 4;
+    if (s->o.attention == ATTENTION_PLAIN) { /* no causal skipping; f32 scores written and read */
+        double square = heads * (double)q * (double)context;
+        k->flags = KERNEL_PLAIN;
+        k->elements = square;
+        k->flops = 4 * (double)s->head_dim * square;
+        k->read_bytes = plain_kv_bytes(s) * (double)context + 8 * square;
+    }
 }
 
 void step_prefill_attention(const struct step_model *s, int64_t q, int64_t context, struct cost *sum) {
     struct kernel k;
     if (s->full_layers > 0) {
         step_prefill_kernel(s, q, context, 0, &k);
-        k.flags = KERNEL_FUSED; /* one ragged kernel a layer: its fixed cost is in decode_fixed_s */
+        k.flags |= KERNEL_FUSED; /* one ragged kernel a layer: its fixed cost is in decode_fixed_s */
         kernel_add(&s->device, &k, s->full_layers, sum);
     }
     if (s->window_layers > 0) {
         step_prefill_kernel(s, q, context, s->model.sliding_window, &k);
-        k.flags = KERNEL_FUSED;
+        k.flags |= KERNEL_FUSED;
         kernel_add(&s->device, &k, s->window_layers, sum);
     }
 }
@@ -305,21 +319,24 @@ void step_decode_kernel(const struct step_model *s, double sequences, double con
         k->flops = 4 * rows * (double)s->head_dim * context;
         k->read_bytes = context * 2 * (double)(s->kv_heads * s->head_dim) * kvb;
     }
-    if (s->o.attention == ATTENTION_PLAIN)
-        k->read_bytes = context * 2 * heads * (double)s->head_dim * 2;
+    if (s->o.attention == ATTENTION_PLAIN) {
+        k->flags = KERNEL_PLAIN;
+        k->read_bytes = plain_kv_bytes(s) * context;
+    }
 }
 
 static void decode_coefficients(struct step_model *s) {
     struct kernel k;
     struct kernel_time t;
     step_decode_kernel(s, 0, 1048576.0, &k);
-    k.flags = KERNEL_FUSED;
+    k.flags |= KERNEL_FUSED;
     kernel_run(&s->device, &k, &t);
     double per_token = t.s / 1048576.0;
     s->decode_bound = t.bound;
     s->decode_token_s = per_token * s->full_layers;
     s->decode_window_token_s = per_token * s->window_layers;
-    s->decode_seq_s = s->device.attn_seq_s * (double)s->model.layers;
+    double seq_s = s->o.attention == ATTENTION_PLAIN ? s->device.plain_seq_s : s->device.attn_seq_s;
+    s->decode_seq_s = seq_s * (double)s->model.layers;
     s->decode_fixed_s = s->device.kernel_s * (double)s->model.layers;
 }
 

@@ -81,6 +81,7 @@ static void cut_axis(struct topology *left, int64_t *inner, int64_t n, struct to
         *group = (struct topology){.axes = 1};
         group->length[0] = n;
     }
+    group->cores = in_chip;
 }
 
 static double seconds(const struct chip *c, const struct topology *g, enum collective kind, double bytes) {
@@ -157,8 +158,9 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
     cost_add(&t->by, &layers, 3 + again);
     cost_add(&t->by, &attention, att * (3.5 + attention_again));
     cost_add(&t->by, &head, 3);
+    t->by.s[BOUND_OVERHEAD] += cost_total(&t->by) * (1 / c->train_eff - 1);
     t->compute_s = cost_total(&t->by);
-    double forward = cost_total(&layers) + cost_total(&attention) * att;
+    double forward = (cost_total(&layers) + cost_total(&attention) * att) / c->train_eff;
     double backward = t->compute_s - forward;
 
     /* communication */
@@ -188,12 +190,13 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
                        device_tokens * 4 * (double)(m->kv_heads * m->head_dim) / (double)o.tensor);
     shade(&ov, gather + reduce + a2a + ring, forward);
     double grads = shard * 2;
-    double data = 0;
-    if (o.data > 1)
-        data += seconds(c, &g_data, COLLECTIVE_ALL_REDUCE, grads);
-    if (slices > 1 && c->dcn_gbps > 0)
-        data += 2 * (double)(slices - 1) / (double)slices * grads * (double)c->devices / (c->dcn_gbps * 1e9);
+    double data = o.data > 1 ? seconds(c, &g_data, COLLECTIVE_ALL_REDUCE, grads) : 0;
     shade(&ov, gather + scatter + 2 * (reduce + a2a + ring) + data, backward);
+    if (slices > 1 && c->dcn_gbps > 0) { /* f32 gradients of a chip's shard, after the backward pass */
+        double dcn = 2 * (double)(slices - 1) / (double)slices * 2 * grads * (double)c->devices / (c->dcn_gbps * 1e9);
+        ov.comm += dcn;
+        ov.exposed += dcn;
+    }
     t->comm_s = ov.comm;
     t->exposed_comm_s = ov.exposed;
     t->by.s[BOUND_ICI] += ov.exposed;
@@ -206,6 +209,7 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
     double multiplied = active - (m->tied_embeddings ? 0 : embed); /* looking up a row is no product */
     double att_flops = (double)o.global_batch * attention_flops(m, s.full_layers, s.window_layers, (double)o.seq_len);
     t->model_flops = 6 * multiplied * all_tokens + 3 * att_flops;
+    t->model_flops_whole = t->model_flops + 3 * att_flops;
     double hardware = t->model_flops + again * (2 * multiplied * all_tokens + att_flops);
     double chips = (double)(o.chips * slices), peak = chip_peak_flops(c, o.math) * chips * t->s;
     t->mfu = t->model_flops / peak;

@@ -37,6 +37,7 @@ struct train_step {
     double optimizer_s;
     double comm_s, exposed_comm_s;
     double model_flops;      /* of the whole step, all chips: 6 x active parameters x tokens + attention */
+    double model_flops_whole;/* the same with causal attention counted whole, as older tables do */
     double mfu, hfu;         /* of the peak at `math` */
     double tokens_per_s_per_chip;
     double hbm_bytes;        /* weights, gradients, moments of one device */
