@@ -53,7 +53,7 @@ static char *take_field(char **p, const char *end, size_t *line, const char **wh
     return s;
 }
 
-static int grow(struct csv *c, size_t *cap, const char *label, struct err *e) {
+static int grow(struct csv_table *c, size_t *cap, const char *label, struct err *e) {
     if (c->rows < *cap)
         return 0;
     if (c->rows >= CSV_ROWS_MAX)
@@ -71,7 +71,7 @@ static int grow(struct csv *c, size_t *cap, const char *label, struct err *e) {
     return 0;
 }
 
-static int parse(struct csv *c, size_t n, const char *label, struct err *e) {
+static int parse(struct csv_table *c, size_t n, const char *label, struct err *e) {
     char *p = c->text, *end = p + n;
     size_t line = 1, cap = 0;
     bool header = true;
@@ -121,8 +121,8 @@ static int parse(struct csv *c, size_t n, const char *label, struct err *e) {
     return 0;
 }
 
-int csv_parse(struct csv *c, const char *text, size_t n, const char *label, struct err *e) {
-    *c = (struct csv){0};
+int csv_table_parse(struct csv_table *c, const char *text, size_t n, const char *label, struct err *e) {
+    *c = (struct csv_table){0};
     c->text = malloc(n + 1);
     if (!c->text)
         return err_set(e, ASSAY_ENOMEM, "%s: out of memory", label);
@@ -130,29 +130,29 @@ int csv_parse(struct csv *c, const char *text, size_t n, const char *label, stru
     c->text[n] = '\0';
     int rc = parse(c, n, label, e);
     if (rc)
-        csv_release(c);
+        csv_table_release(c);
     return rc;
 }
 
-int csv_open(struct csv *c, const char *path, struct err *e) {
+int csv_table_open(struct csv_table *c, const char *path, struct err *e) {
     struct buf b;
-    *c = (struct csv){0};
+    *c = (struct csv_table){0};
     int rc = buf_read_file(&b, path, CSV_FILE_MAX_BYTES, e);
     if (rc)
         return rc;
-    rc = csv_parse(c, b.p ? b.p : "", b.n, path, e);
+    rc = csv_table_parse(c, b.p ? b.p : "", b.n, path, e);
     buf_release(&b);
     return rc;
 }
 
-void csv_release(struct csv *c) {
+void csv_table_release(struct csv_table *c) {
     free(c->text);
     free(c->field);
     free(c->line);
-    *c = (struct csv){0};
+    *c = (struct csv_table){0};
 }
 
-int csv_column(const struct csv *c, const char *name) {
+int csv_table_column(const struct csv_table *c, const char *name) {
     for (size_t i = 0; i < c->columns; i++)
         if (strcmp(c->name[i], name) == 0)
             return (int)i;

@@ -9,7 +9,7 @@
 
 enum { CSV_COLUMNS_MAX = 256, CSV_ROWS_MAX = 2000000 };
 
-struct csv {
+struct csv_table {
     char *text;          /* owned; fields point into it */
     const char **field;  /* rows x columns, owned */
     size_t *line;        /* of each row, owned */
@@ -17,14 +17,14 @@ struct csv {
     const char *name[CSV_COLUMNS_MAX];
 };
 
-int csv_open(struct csv *c, const char *path, struct err *e) MUST_USE;
+int csv_table_open(struct csv_table *c, const char *path, struct err *e) MUST_USE;
 /* The same from memory. label: for messages. */
-int csv_parse(struct csv *c, const char *text, size_t n, const char *label, struct err *e) MUST_USE;
-void csv_release(struct csv *c);
+int csv_table_parse(struct csv_table *c, const char *text, size_t n, const char *label, struct err *e) MUST_USE;
+void csv_table_release(struct csv_table *c);
 
 /* Index of a column, -1 when there is none. */
-int csv_column(const struct csv *c, const char *name);
-static inline const char *csv_get(const struct csv *c, size_t row, int column) {
+int csv_table_column(const struct csv_table *c, const char *name);
+static inline const char *csv_table_get(const struct csv_table *c, size_t row, int column) {
     return column < 0 ? "" : c->field[row * c->columns + (size_t)column];
 }
 

@@ -108,9 +108,9 @@ int validate_add_why(struct validator *v, const char *id, const char *why, struc
     return 0;
 }
 
-int validate_number(const struct csv *c, size_t row, int column, const char *file, double *x,
+int validate_number(const struct csv_table *c, size_t row, int column, const char *file, double *x,
                     struct err *e) {
-    const char *s = csv_get(c, row, column);
+    const char *s = csv_table_get(c, row, column);
     *x = -1;
     if (*s && parse_f64(s, x))
         return err_set(e, ASSAY_EINPUT, "%s:%zu: column '%s': expected a number, found \"%.40s\"", file,
@@ -192,10 +192,10 @@ static int general_row(struct validator *v, const struct validate_row *r, struct
     return validate_add_point(v, r->id, kind, ours, a.size_class, r->value, a.got, e);
 }
 
-static int general_table(struct validator *v, const struct csv *c, const char *file, struct err *e) {
+static int general_table(struct validator *v, const struct csv_table *c, const char *file, struct err *e) {
     int at[sizeof columns / sizeof columns[0]];
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
-        if ((at[i] = csv_column(c, columns[i].name)) < 0)
+        if ((at[i] = csv_table_column(c, columns[i].name)) < 0)
             return err_set(e, ASSAY_EINPUT, "%s:1: no column '%s'", file, columns[i].name);
     for (size_t row = 0; row < c->rows; row++) {
         struct validate_row r = {.file = file, .line = c->line[row]};
@@ -206,7 +206,7 @@ static int general_table(struct validator *v, const struct csv *c, const char *f
                 if (rc)
                     return rc;
             } else {
-                *(const char **)field = csv_get(c, row, at[i]);
+                *(const char **)field = csv_table_get(c, row, at[i]);
             }
         }
         if (!*r.id)
@@ -219,20 +219,20 @@ static int general_table(struct validator *v, const struct csv *c, const char *f
 }
 
 static int one_file(struct validator *v, const char *path, struct err *e) {
-    struct csv c;
-    int rc = csv_open(&c, path, e);
+    struct csv_table c;
+    int rc = csv_table_open(&c, path, e);
     if (rc)
         return rc;
     v->rows += c.rows;
-    if (csv_column(&c, "avg_us") >= 0)
+    if (csv_table_column(&c, "avg_us") >= 0)
         rc = validate_v4_table(v, &c, path, e);
-    else if (csv_column(&c, "p50_us") >= 0)
+    else if (csv_table_column(&c, "p50_us") >= 0)
         rc = validate_v6e_table(v, &c, path, e);
-    else if (csv_column(&c, "metric") >= 0)
+    else if (csv_table_column(&c, "metric") >= 0)
         rc = general_table(v, &c, path, e);
     else
         rc = err_set(e, ASSAY_EINPUT, "%s:1: no column 'metric', 'avg_us' or 'p50_us': not a table of measurements", path);
-    csv_release(&c);
+    csv_table_release(&c);
     return rc;
 }
 

@@ -58,14 +58,14 @@ int validate_train_row(struct validator *v, const struct validate_row *r, struct
 int validate_step_row(struct validator *v, const struct validate_row *r, const struct model *m,
                       struct validate_answer *a, struct err *e) MUST_USE;
 /* The two tables with columns of their own. */
-int validate_v4_table(struct validator *v, const struct csv *c, const char *file, struct err *e) MUST_USE;
-int validate_v6e_table(struct validator *v, const struct csv *c, const char *file, struct err *e) MUST_USE;
+int validate_v4_table(struct validator *v, const struct csv_table *c, const char *file, struct err *e) MUST_USE;
+int validate_v6e_table(struct validator *v, const struct csv_table *c, const char *file, struct err *e) MUST_USE;
 
 int validate_add_point(struct validator *v, const char *id, const char *kind, const char *generation,
                        const char *size_class, double want, double got, struct err *e) MUST_USE;
 int validate_add_why(struct validator *v, const char *id, const char *why, struct err *e) MUST_USE;
 /* A number field; absent = -1. */
-int validate_number(const struct csv *c, size_t row, int column, const char *file, double *x,
+int validate_number(const struct csv_table *c, size_t row, int column, const char *file, double *x,
                     struct err *e) MUST_USE;
 
 /* Ours for a table's name of a chip ("TPU7x"); *chip NULL when unknown. */

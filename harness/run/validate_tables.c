@@ -89,7 +89,7 @@ static int v4_vector(const struct device *d, const char *op, const char *shape, 
     return 0;
 }
 
-int validate_v4_table(struct validator *v, const struct csv *c, const char *file, struct err *e) {
+int validate_v4_table(struct validator *v, const struct csv_table *c, const char *file, struct err *e) {
     static const struct {
         const char *theirs, *ours;
     } kinds[] = {{"gemm", "gemm"}, {"elementwise", "elementwise"}, {"activation", "activation"},
@@ -100,16 +100,16 @@ int validate_v4_table(struct validator *v, const struct csv *c, const char *file
         return rc;
     struct device d;
     device_init(&d, chip);
-    int id = csv_column(c, "id"), kind = csv_column(c, "kind"), op = csv_column(c, "op"),
-        shape = csv_column(c, "shape"), us = csv_column(c, "avg_us"), mc = csv_column(c, "m"),
-        nc = csv_column(c, "n"), kc = csv_column(c, "k"), bc = csv_column(c, "bytes");
+    int id = csv_table_column(c, "id"), kind = csv_table_column(c, "kind"), op = csv_table_column(c, "op"),
+        shape = csv_table_column(c, "shape"), us = csv_table_column(c, "avg_us"), mc = csv_table_column(c, "m"),
+        nc = csv_table_column(c, "n"), kc = csv_table_column(c, "k"), bc = csv_table_column(c, "bytes");
     for (size_t r = 0; r < c->rows && !rc; r++) {
         double m, n, k, bytes, want, got = 0, size = 0;
         if ((rc = validate_number(c, r, mc, file, &m, e)) || (rc = validate_number(c, r, nc, file, &n, e)) ||
             (rc = validate_number(c, r, kc, file, &k, e)) || (rc = validate_number(c, r, bc, file, &bytes, e)) ||
             (rc = validate_number(c, r, us, file, &want, e)))
             return rc;
-        const char *name = csv_get(c, r, kind), *why = NULL, *label = NULL;
+        const char *name = csv_table_get(c, r, kind), *why = NULL, *label = NULL;
         for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
             if (strcmp(kinds[i].theirs, name) == 0)
                 label = kinds[i].ours;
@@ -138,11 +138,11 @@ int validate_v4_table(struct validator *v, const struct csv *c, const char *file
             got = (t.s + d.tile_s) * 1e6;
             size = bytes;
         } else {
-            rc = v4_vector(&d, csv_get(c, r, op), csv_get(c, r, shape), &got, &size, &why);
+            rc = v4_vector(&d, csv_table_get(c, r, op), csv_table_get(c, r, shape), &got, &size, &why);
         }
         if (!rc)
-            rc = why ? validate_add_why(v, csv_get(c, r, id), why, e)
-                     : validate_add_point(v, csv_get(c, r, id), label, "v4", validate_class(v, size, classes), want, got, e);
+            rc = why ? validate_add_why(v, csv_table_get(c, r, id), why, e)
+                     : validate_add_point(v, csv_table_get(c, r, id), label, "v4", validate_class(v, size, classes), want, got, e);
     }
     return rc;
 }
@@ -199,7 +199,7 @@ static void v6e_layer(const struct device *d, const char *layer, double tokens, 
     *us = t.s * 1e6;
 }
 
-int validate_v6e_table(struct validator *v, const struct csv *c, const char *file, struct err *e) {
+int validate_v6e_table(struct validator *v, const struct csv_table *c, const char *file, struct err *e) {
     const struct chip *chip;
     struct model llama;
     int rc = validate_chip(v, "v6e", &chip, e);
@@ -213,23 +213,23 @@ int validate_v6e_table(struct validator *v, const struct csv *c, const char *fil
         return rc;
     static const char *const names[] = {"tokens", "prefill_chunk", "kv_len", "batch", "m", "n", "k", "p50_us", "mean_us"};
     enum { TOKENS, CHUNK, KV, BATCH, M, N, K, P50, MEAN, NUMBERS };
-    int at[NUMBERS], id = csv_column(c, "id"), kind = csv_column(c, "kind"), layer = csv_column(c, "layer");
+    int at[NUMBERS], id = csv_table_column(c, "id"), kind = csv_table_column(c, "kind"), layer = csv_table_column(c, "layer");
     for (int i = 0; i < NUMBERS; i++)
-        at[i] = csv_column(c, names[i]);
+        at[i] = csv_table_column(c, names[i]);
     for (size_t r = 0; r < c->rows && !rc; r++) {
         double x[NUMBERS];
         for (int i = 0; i < NUMBERS; i++)
             if ((rc = validate_number(c, r, at[i], file, &x[i], e)))
                 return rc;
         double want = x[P50] > 0 ? x[P50] : x[MEAN], got = 0, size = x[TOKENS];
-        const char *name = csv_get(c, r, kind), *label = "layer", *why = NULL;
+        const char *name = csv_table_get(c, r, kind), *label = "layer", *why = NULL;
         const double *classes = token_classes;
         struct kernel k;
         struct kernel_time t;
         if (want <= 0)
             why = "the measurement is not a positive number";
         else if (strcmp(name, "layer") == 0 && x[TOKENS] >= 1)
-            v6e_layer(&s.device, csv_get(c, r, layer), x[TOKENS], x[M], x[N], x[K], &got, &why);
+            v6e_layer(&s.device, csv_table_get(c, r, layer), x[TOKENS], x[M], x[N], x[K], &got, &why);
         else if (strcmp(name, "attention_prefill") == 0 && x[CHUNK] >= 1 && x[KV] >= 0) {
             label = "attention";
             size = x[CHUNK];
@@ -246,8 +246,8 @@ int validate_v6e_table(struct validator *v, const struct csv *c, const char *fil
             got = t.s * 1e6;
         } else
             why = "unknown kind, or its sizes are missing";
-        rc = why ? validate_add_why(v, csv_get(c, r, id), why, e)
-                 : validate_add_point(v, csv_get(c, r, id), label, "v6e", validate_class(v, size, classes), want, got, e);
+        rc = why ? validate_add_why(v, csv_table_get(c, r, id), why, e)
+                 : validate_add_point(v, csv_table_get(c, r, id), label, "v6e", validate_class(v, size, classes), want, got, e);
     }
     return rc;
 }

@@ -8,11 +8,11 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct csv c;
+    struct csv_table c;
     struct err e = {0};
     if (size > 1 << 20)
         return 0;
-    if (csv_parse(&c, (const char *)data, size, "fuzz.csv", &e)) {
+    if (csv_table_parse(&c, (const char *)data, size, "fuzz.csv", &e)) {
         if (e.text[0] == '\0')
             abort();
         return 0;
@@ -20,9 +20,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     size_t total = 0;
     for (size_t r = 0; r < c.rows; r++)
         for (size_t k = 0; k < c.columns; k++)
-            total += strlen(csv_get(&c, r, (int)k));
+            total += strlen(csv_table_get(&c, r, (int)k));
     if (total > size)
         abort();
-    csv_release(&c);
+    csv_table_release(&c);
     return 0;
 }

@@ -9,21 +9,21 @@
 #include <string.h>
 #include <unistd.h>
 
-static int parse(struct csv *c, const char *text, struct err *e) {
-    return csv_parse(c, text, strlen(text), "t.csv", e);
+static int parse(struct csv_table *c, const char *text, struct err *e) {
+    return csv_table_parse(c, text, strlen(text), "t.csv", e);
 }
 
 Test(run_csv, quotes_newlines_and_crlf) {
-    struct csv c;
+    struct csv_table c;
     struct err e = {0};
     cr_assert(eq(int, parse(&c, "a,b,c\r\n1,\"x, \"\"y\"\"\nz\",\r\n,,3", &e), 0), "%s", e.text);
     cr_assert(eq(sz, c.rows, 2));
-    cr_assert(eq(str, (char *)csv_get(&c, 0, 1), "x, \"y\"\nz"));
-    cr_assert(eq(str, (char *)csv_get(&c, 0, 2), ""));
-    cr_assert(eq(str, (char *)csv_get(&c, 1, csv_column(&c, "c")), "3"));
+    cr_assert(eq(str, (char *)csv_table_get(&c, 0, 1), "x, \"y\"\nz"));
+    cr_assert(eq(str, (char *)csv_table_get(&c, 0, 2), ""));
+    cr_assert(eq(str, (char *)csv_table_get(&c, 1, csv_table_column(&c, "c")), "3"));
     cr_assert(eq(sz, c.line[1], 4)); /* the quoted newline counts */
-    cr_assert(eq(int, csv_column(&c, "d"), -1));
-    csv_release(&c);
+    cr_assert(eq(int, csv_table_column(&c, "d"), -1));
+    csv_table_release(&c);
 }
 
 Test(run_csv, bad_rows_name_their_line) {
@@ -36,7 +36,7 @@ Test(run_csv, bad_rows_name_their_line) {
                {"a\n\"x\"y\n", "t.csv:2: text after a closing quote"},
                {"a\nx\"y\n", "t.csv:2: a quote inside"}};
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
-        struct csv c;
+        struct csv_table c;
         struct err e = {0};
         cr_assert(eq(int, parse(&c, row[i].text, &e), ASSAY_EINPUT));
         cr_assert(ne(ptr, strstr(e.text, row[i].expect), NULL), "%s", e.text);
