@@ -6,6 +6,7 @@
 #include "harness/cli/term.h"
 #include "harness/core/embed.h"
 #include "harness/core/json.h"
+#include "harness/measure/rules.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -18,27 +19,32 @@ struct kind {
     int (*describe)(const char *name, json_t *facts, struct err *e);
 };
 
-static int inspect_definition(const char *name, json_t *facts, struct err *e);
+static int inspect_rules(const char *name, json_t *facts, struct err *e);
 
 static const struct kind kinds[] = {
     {INSPECT_WORKLOAD, "workload", "workloads/library", "kind", inspect_workload},
     {INSPECT_MODEL, "model", "workloads/models", "hidden_size", inspect_model},
     {INSPECT_CHIP, "chip", "backends/tpu_sim/chips", "parameters", inspect_chip},
-    {INSPECT_RULES, "rules", "schemas/rules", "rules", inspect_definition},
+    {INSPECT_RULES, "rules", "schemas/rules", "rules", inspect_rules},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* The definition itself, for kinds without derived facts. */
-static int inspect_definition(const char *name, json_t *facts, struct err *e) {
-    json_t *v = NULL;
-    int rc = ASSAY_EINPUT;
-    const struct embedded *f = NULL;
-    for (size_t i = 0; i < KINDS && !f; i++)
-        f = embedded_find_in(kinds[i].shelf, name, ".json");
-    rc = f ? json_parse(f->data, f->size, f->path, &v, e) : json_parse_file(name, &v, e);
-    if (!rc && json_object_set_new(facts, "definition", v))
-        rc = err_set(e, ASSAY_ENOMEM, "out of memory");
-    return rc;
+/* A rule pack is its rules. */
+static int inspect_rules(const char *name, json_t *facts, struct err *e) {
+    struct rule_pack *pack = NULL;
+    int rc = rules_load(name, &pack, e);
+    if (rc)
+        return rc;
+    const char *member;
+    json_t *value, *json = json_copy((json_t *)(uintptr_t)rules_json(pack));
+    int bad = !json;
+    json_object_del(json, "$schema");
+    json_object_foreach(json, member, value) {
+        bad |= json_object_set(facts, member, value);
+    }
+    json_decref(json);
+    rules_free(pack);
+    return bad ? err_set(e, ASSAY_ENOMEM, "out of memory") : 0;
 }
 
 static const struct kind *kind_row(enum inspect_kind kind) {

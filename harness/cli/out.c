@@ -59,7 +59,7 @@ static size_t width_of(const char *name, const json_t *v) {
 
 /* A few short members (a spread, a digest, a figure with its source) fit on one line. */
 static bool is_line(const json_t *v) {
-    enum { LINE_COLUMNS = 110 };
+    enum { LINE_COLUMNS = 140 };
     const char *name;
     json_t *member;
     json_t *mutable = (json_t *)(uintptr_t)v;
@@ -90,13 +90,23 @@ static void line(const char *unit_name, const json_t *v, FILE *out) {
     putc('\n', out);
 }
 
+static bool is_flat(const json_t *v) {
+    size_t i;
+    json_t *item;
+    json_array_foreach(v, i, item) {
+        if (!is_scalar(item))
+            return false;
+    }
+    return json_is_array(v);
+}
+
 static void object(const json_t *v, int indent, FILE *out) {
     size_t width = 0;
     const char *name;
     json_t *member;
     json_t *mutable = (json_t *)(uintptr_t)v; /* the iteration macros want it so; nothing is changed */
     json_object_foreach(mutable, name, member) {
-        if ((is_scalar(member) || is_line(member)) && term_columns(name) > width)
+        if ((is_scalar(member) || is_line(member) || is_flat(member)) && term_columns(name) > width)
             width = term_columns(name);
     }
     json_object_foreach(mutable, name, member) {
@@ -113,6 +123,8 @@ static void object(const json_t *v, int indent, FILE *out) {
             putc('\n', out);
             object(member, indent + 2, out);
         } else {
+            if (is_flat(member))
+                fprintf(out, "%*s  ", (int)(width - term_columns(name)), "");
             array(name, member, indent, out);
         }
     }
@@ -121,10 +133,7 @@ static void object(const json_t *v, int indent, FILE *out) {
 static void array(const char *name, const json_t *v, int indent, FILE *out) {
     size_t i;
     json_t *item;
-    bool flat = true;
-    json_array_foreach(v, i, item) flat = flat && is_scalar(item);
-    if (flat) {
-        fputs("  ", out);
+    if (is_flat(v)) {
         json_array_foreach(v, i, item) {
             if (i)
                 fputs(", ", out);
@@ -137,7 +146,13 @@ static void array(const char *name, const json_t *v, int indent, FILE *out) {
     }
     putc('\n', out);
     json_array_foreach(v, i, item) {
-        fprintf(out, "%*s%zu\n", indent + 2, "", i + 1);
+        fprintf(out, "%*s%zu", indent + 2, "", i + 1);
+        if (is_line(item)) {
+            fputs("  ", out);
+            line(NULL, item, out);
+            continue;
+        }
+        putc('\n', out);
         out_tree(item, indent + 4, out);
     }
 }

@@ -141,11 +141,21 @@ static void print_record(const json_t *statement, const json_t *signatures, cons
     fprintf(out, "%s%s%srun %s  %s%s\n", term_bold(out), shout, *shout ? "  " : "",
             text_in(predicate, "run", "runId"), text_in(predicate, "run", "verdict"), term_plain(out));
     fprintf(out, "record sha256 %s\n\n", digest);
-    json_t *rest = json_copy((json_t *)(uintptr_t)predicate);
+    /* what a reader looks for first; the configuration in full comes last */
+    static const char *const first[] = {"run", "workload", "system", "client", "bottleneck"};
+    json_t *rest = json_copy((json_t *)(uintptr_t)predicate), *head = json_object();
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        if (json_object_get(rest, first[i])) {
+            json_object_set(head, first[i], json_object_get(rest, first[i]));
+            json_object_del(rest, first[i]);
+        }
     json_object_del(rest, "metrics");
-    out_tree(rest, 0, out);
-    json_decref(rest);
+    out_tree(head, 0, out);
     print_metrics(json_object_get(predicate, "metrics"), a, out);
+    putc('\n', out);
+    out_tree(rest, 0, out);
+    json_decref(head);
+    json_decref(rest);
     fputs("\nsubjects\n", out);
     out_tree(json_object_get(statement, "subject"), 2, out);
     fputs("\nsignatures\n", out);

@@ -57,6 +57,7 @@ static const struct {
     const char *(*format)(char *out, double v);
 } figures[] = {
     {"output tok/s", AT(output_tokens_per_s), fmt_number},
+    {"tok/s", AT(step_tokens_per_s), fmt_number},
     {"tok/s/chip", AT(per_chip), fmt_number},
     {"tok/s/user", AT(per_user), fmt_number},
     {"requests/s", AT(requests_per_s), fmt_number},

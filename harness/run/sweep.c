@@ -28,10 +28,9 @@ static void read_metrics(struct sweep_point *p) {
     p->tpot_p50_ns = metric_at(m, "tpot_ns", "p50");
     p->requests_per_s = metric_at(m, "requests_per_s", "value");
     p->step_p50_ns = metric_at(m, "step_ns", "p50");
-    if (isnan(p->output_tokens_per_s)) { /* training: tokens trained on */
-        p->output_tokens_per_s = metric_at(m, "step_tokens_per_s", "value");
+    p->step_tokens_per_s = metric_at(m, "step_tokens_per_s", "value");
+    if (isnan(p->per_chip))
         p->per_chip = metric_at(m, "step_tokens_per_s_per_chip", "value");
-    }
 }
 
 /* Throughput per chip (of the system, when chips are unknown to every point) against interactivity
@@ -50,7 +49,8 @@ static int mark_frontier(struct sweep *s, struct err *e) {
         chips_known = chips_known || !isnan(s->point[i].per_chip);
     for (int i = 0; i < s->npoints; i++) {
         const struct sweep_point *p = &s->point[i];
-        x[i] = !p->valid ? ABSENT : chips_known ? p->per_chip : p->output_tokens_per_s;
+        double rate = isnan(p->output_tokens_per_s) ? p->step_tokens_per_s : p->output_tokens_per_s;
+        x[i] = !p->valid ? ABSENT : chips_known ? p->per_chip : rate;
         y[i] = !isnan(p->per_user) ? p->per_user : p->step_p50_ns > 0 ? 1e9 / p->step_p50_ns : ABSENT;
     }
     pareto_mark(x, y, s->npoints, on);
@@ -146,6 +146,7 @@ static void choose_values(struct sweep *s, struct sweep_point *p, int index) {
                                  s->axis[i].name, p->value[i]);
     p->output_tokens_per_s = p->per_chip = p->per_user = ABSENT;
     p->ttft_p50_ns = p->ttft_p99_ns = p->tpot_p50_ns = p->requests_per_s = p->step_p50_ns = ABSENT;
+    p->step_tokens_per_s = ABSENT;
 }
 
 int sweep_plan(const struct run_options *base, const struct sweep_axis *axes, int naxes,
@@ -252,7 +253,10 @@ static json_t *point_to_json(const struct sweep *s, const struct sweep_point *p)
         bad |= json_object_set_new(o, "valid", json_boolean(p->valid));
     }
     bad |= put_number(o, "output_tokens_per_s", p->output_tokens_per_s);
-    bad |= put_number(o, "output_tokens_per_s_per_chip", p->per_chip);
+    bad |= put_number(o, "step_tokens_per_s", p->step_tokens_per_s);
+    bad |= put_number(o, isnan(p->step_tokens_per_s) ? "output_tokens_per_s_per_chip"
+                                                     : "step_tokens_per_s_per_chip",
+                      p->per_chip);
     bad |= put_number(o, "tokens_per_s_per_user", p->per_user);
     bad |= put_number(o, "requests_per_s", p->requests_per_s);
     bad |= put_number(o, "ttft_p50_ns", p->ttft_p50_ns);
