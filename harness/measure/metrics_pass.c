@@ -86,7 +86,7 @@ static int request_new(struct pass *p, const struct event *ev, uint32_t *slot, s
 }
 
 static int on_mark(struct pass *p, const struct event *ev, struct err *e) {
-    int64_t t = ev->time_ns;
+    int64_t t = ev->a; /* the boundary; the event itself may come later */
     switch (ev->request) {
     case MARK_RUN_BEGIN:
         if (!p->any_run_begin)

@@ -199,7 +199,6 @@ static int complete(struct driver *d, const struct completion *c, const struct r
 
 static int issue(struct driver *d, const struct request *r, int64_t intended_ns, struct err *e) {
     struct event_sink *s = d->a->sink;
-    int64_t t = now(d);
     if (!d->window_open && !d->draining_warmup) {
         const struct workload *w = d->a->workload;
         bool by_count = w->warmup_requests > 0;
@@ -210,6 +209,7 @@ static int issue(struct driver *d, const struct request *r, int64_t intended_ns,
             open_window(d, by_count && (w->has_sessions || d->begin_ns == INT64_MAX) ? intended_ns
                                                                                     : d->begin_ns);
     }
+    int64_t t = now(d); /* after the mark, which has a time of its own */
     uint32_t events = r->session == REQUEST_NO_SESSION ? 1 : 2;
     event_sink_reserve(s, events);
     if (events == 2)

@@ -38,12 +38,12 @@ static bool absent(const struct metrics *m, const char *name) {
  * 1: intended 1020, issued 1020, sent 1020, tokens 1300 (2), 1400 (2), done 1400: N 4 */
 static void two(struct logbuild *l) {
     log_init(l, 1);
-    log_put(l, 900, EVENT_MARK, MARK_RUN_BEGIN, 0, 0);
-    log_put(l, 1000, EVENT_MARK, MARK_WINDOW_BEGIN, 0, 0);
+    log_put(l, 900, EVENT_MARK, MARK_RUN_BEGIN, 900, 0);
+    log_put(l, 1000, EVENT_MARK, MARK_WINDOW_BEGIN, 1000, 0);
     log_put(l, 1010, EVENT_ISSUE, 0, 10, 100);
     log_put(l, 1020, EVENT_ISSUE, 1, 0, 50);
     log_put(l, 1030, EVENT_SENT, 0, 0, 0);
-    log_put(l, 1040, EVENT_MARK, MARK_WINDOW_END, 0, 0);
+    log_put(l, 1040, EVENT_MARK, MARK_WINDOW_END, 1040, 0);
     log_put(l, 1100, EVENT_TOKENS, 0, 1, 0);
     log_put(l, 1150, EVENT_TOKENS, 0, 2, 0);
     log_put(l, 1210, EVENT_TOKENS, 0, 1, 0);
@@ -52,7 +52,7 @@ static void two(struct logbuild *l) {
     log_put(l, 1300, EVENT_TOKENS, 1, 2, 0);
     log_put(l, 1400, EVENT_TOKENS, 1, 2, 0);
     log_put(l, 1400, EVENT_DONE, 1, 4, 55);
-    log_put(l, 1500, EVENT_MARK, MARK_RUN_END, 0, 0);
+    log_put(l, 1500, EVENT_MARK, MARK_RUN_END, 1500, 0);
 }
 
 Test(measure_metrics, by_hand) {
@@ -228,22 +228,22 @@ Test(measure_metrics, window) {
     /* thread 0: window 100 to 200 */
     log_put_on(&l, 0, 90, EVENT_ISSUE, 0, 0, 1);                 /* warm-up */
     log_put_on(&l, 0, 100, EVENT_ISSUE, 1, 0, 1);                /* before the mark: warm-up */
-    log_put_on(&l, 0, 100, EVENT_MARK, MARK_WINDOW_BEGIN, 0, 0);
+    log_put_on(&l, 0, 100, EVENT_MARK, MARK_WINDOW_BEGIN, 100, 0);
     log_put_on(&l, 0, 100, EVENT_ISSUE, 2, 0, 1);                /* measured */
     log_put_on(&l, 0, 110, EVENT_ISSUE, 3, 15, 1);               /* intended 95: not */
     log_put_on(&l, 0, 200, EVENT_ISSUE, 4, 0, 1);                /* measured */
-    log_put_on(&l, 0, 200, EVENT_MARK, MARK_WINDOW_END, 0, 0);
+    log_put_on(&l, 0, 200, EVENT_MARK, MARK_WINDOW_END, 200, 0);
     log_put_on(&l, 0, 210, EVENT_ISSUE, 5, 10, 1);               /* intended 200: measured */
     log_put_on(&l, 0, 211, EVENT_ISSUE, 6, 10, 1);               /* intended 201: not */
     for (uint64_t i = 0; i < 7; i++)
         log_put_on(&l, 0, 300, EVENT_DONE, i, 1, 0);
     /* thread 1: its own window, 150 to 400 */
     log_put_on(&l, 1, 120, EVENT_ISSUE, 7, 0, 1);                /* warm-up of its thread */
-    log_put_on(&l, 1, 150, EVENT_MARK, MARK_WINDOW_BEGIN, 0, 0);
+    log_put_on(&l, 1, 150, EVENT_MARK, MARK_WINDOW_BEGIN, 150, 0);
     log_put_on(&l, 1, 390, EVENT_ISSUE, 8, 0, 1);                /* measured */
     log_put_on(&l, 1, 395, EVENT_DONE, 7, 1, 0);
     log_put_on(&l, 1, 396, EVENT_DONE, 8, 1, 0);
-    log_put_on(&l, 1, 400, EVENT_MARK, MARK_WINDOW_END, 0, 0);
+    log_put_on(&l, 1, 400, EVENT_MARK, MARK_WINDOW_END, 400, 0);
     /* thread 2 has no marks: 100 to 400 */
     log_put_on(&l, 2, 99, EVENT_ISSUE, 9, 0, 1);
     log_put_on(&l, 2, 100, EVENT_ISSUE, 10, 0, 1);               /* measured */
@@ -264,8 +264,8 @@ Test(measure_metrics, window) {
     log_put(&l, 0, EVENT_MARK, MARK_WINDOW_BEGIN, 0, 0);
     log_put(&l, 10, EVENT_ISSUE, 0, 0, 1);
     log_put(&l, 20, EVENT_DONE, 0, 1, 0);
-    log_put(&l, 1000, EVENT_MARK, MARK_WINDOW_END, 0, 0);
-    log_put(&l, 1000, EVENT_MARK, MARK_INTERRUPTED, 0, 0);
+    log_put(&l, 1000, EVENT_MARK, MARK_WINDOW_END, 1000, 0);
+    log_put(&l, 1000, EVENT_MARK, MARK_INTERRUPTED, 1000, 0);
     m = compute(&l, &no_facts);
     cr_assert(eq(i64, m.duration_ns, 1000));
     cr_assert(eq(int, m.interrupted, 1));
