@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 
 static const char *const apis[] = {"completions", "chat", NULL};
@@ -285,14 +284,12 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
     h->workload = args->workload;
     h->sink = args->sink;
     h->origin_ns = args->origin_ns;
-    h->loop.epoll_fd = -1;
+    h->loop = LOOP_NONE;
     const struct http_options *o = &h->o;
     h->timers[TIMER_FIRST_TOKEN].duration_ns = o->timeout_first_token_ns;
     h->timers[TIMER_IDLE].duration_ns = o->timeout_idle_ns;
     h->timers[TIMER_TOTAL].duration_ns = o->timeout_total_ns;
     h->timers[TIMER_DRAIN].duration_ns = o->timeout_drain_ns;
-    /* threads' timers may be 50 us late by default */
-    prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
 
     int64_t slots = args->max_in_flight > 0 ? args->max_in_flight : SLOTS_UNBOUNDED;
     bool chat = o->api == API_CHAT;

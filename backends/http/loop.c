@@ -4,8 +4,7 @@
 #include "harness/core/clock.h"
 
 #include <errno.h>
-#include <string.h>
-#include <time.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #define SLICE_NS (50 * NS_PER_MS) /* how late a stop flag may be noticed */
@@ -45,10 +44,16 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
 }
 
 int loop_init(struct loop *l, long max_connections, struct err *e) {
-    *l = (struct loop){.epoll_fd = -1, .curl_at_ns = INT64_MAX};
+    *l = LOOP_NONE;
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (l->epoll_fd < 0)
-        return err_errno(e, ASSAY_EENV, errno, "cannot create an epoll set");
+    l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    /* edge-triggered: an expiry is told once and needs no read */
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.fd = l->timer_fd};
+    if (l->epoll_fd < 0 || l->timer_fd < 0 || epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->timer_fd, &ev)) {
+        int rc = err_errno(e, ASSAY_EENV, errno, "cannot create an epoll set with a timer");
+        loop_release(l);
+        return rc;
+    }
     l->multi = curl_multi_init();
     if (!l->multi) {
         loop_release(l);
@@ -68,9 +73,11 @@ void loop_release(struct loop *l) {
         curl_multi_cleanup(l->multi);
     }
     l->multi = NULL;
+    if (l->timer_fd >= 0)
+        close(l->timer_fd);
     if (l->epoll_fd >= 0)
         close(l->epoll_fd);
-    l->epoll_fd = -1;
+    *l = LOOP_NONE;
 }
 
 static int act(struct loop *l, curl_socket_t fd, int mask, struct err *e) {
@@ -100,29 +107,47 @@ void loop_remove(struct loop *l, CURL *easy) {
     l->in_multi--;
 }
 
-/* Fills the batch. Nothing ready: n stays 0 when the deadline, libcurl's timer, a signal or the slice's
- * end came first. */
+/* Makes the timer fire at at_ns or earlier. A timer that is set already and fires earlier stays: waking
+ * once for nothing is cheaper than setting it before each sleep. */
+static void set_timer(struct loop *l, int64_t at_ns) {
+    if (l->timer_at_ns <= at_ns)
+        return;
+    struct itimerspec t = {.it_value = {at_ns / NS_PER_S, at_ns % NS_PER_S}};
+    timerfd_settime(l->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+    l->timer_at_ns = at_ns;
+}
+
+/* Takes the timer's own event out of the batch. */
+static void drop_timer_event(struct loop *l) {
+    for (int i = 0; i < l->nready; i++)
+        if (l->ready[i].data.fd == l->timer_fd) {
+            l->ready[i] = l->ready[--l->nready];
+            l->timer_at_ns = INT64_MAX;
+            return;
+        }
+}
+
+/* Fills the batch. Nothing ready: it stays empty when the deadline, libcurl's timer, a signal or the
+ * slice's end came first. */
 static int gather(struct loop *l, int64_t until_ns, int64_t spin_ns, struct err *e) {
+    int64_t now = clock_now_ns(), slice_ns = now + SLICE_NS;
     l->nready = l->next = 0;
-    for (;;) {
-        int64_t now = clock_now_ns();
-        int64_t left = until_ns - now - spin_ns; /* <= 0: spin */
-        int64_t curl_left = l->curl_at_ns == INT64_MAX ? INT64_MAX : l->curl_at_ns - now;
-        bool due = until_ns <= now || curl_left <= 0;
-        int64_t nap = left < curl_left ? left : curl_left;
-        if (nap > SLICE_NS)
-            nap = SLICE_NS;
-        if (nap < 0 || due)
-            nap = 0;
-        struct timespec ts = {nap / NS_PER_S, nap % NS_PER_S};
-        int n = epoll_pwait2(l->epoll_fd, l->ready, LOOP_READY_MAX, &ts, NULL);
-        if (n < 0 && errno == ENOSYS) /* before Linux 5.11: whole milliseconds, the rest is spun */
-            n = epoll_wait(l->epoll_fd, l->ready, LOOP_READY_MAX, (int)(nap / NS_PER_MS));
+    for (;; now = clock_now_ns()) {
+        int64_t wake_ns = until_ns == INT64_MAX ? INT64_MAX : until_ns - spin_ns;
+        if (l->curl_at_ns < wake_ns)
+            wake_ns = l->curl_at_ns;
+        if (slice_ns < wake_ns)
+            wake_ns = slice_ns;
+        bool over = now >= until_ns || now >= l->curl_at_ns || now >= slice_ns;
+        bool sleeps = now < wake_ns;
+        if (sleeps)
+            set_timer(l, wake_ns);
+        int n = epoll_wait(l->epoll_fd, l->ready, LOOP_READY_MAX, sleeps ? -1 : 0);
         if (n < 0 && errno != EINTR)
             return err_errno(e, ASSAY_EENV, errno, "epoll failed");
-        if (n > 0)
-            l->nready = n;
-        if (n || due || nap == SLICE_NS)
+        l->nready = n > 0 ? n : 0;
+        drop_timer_event(l);
+        if (l->nready || n < 0 || over)
             return 0;
     }
 }

@@ -17,7 +17,8 @@ enum { LOOP_READY_MAX = 32 };
 
 struct loop {
     CURLM *multi;
-    int epoll_fd;
+    int epoll_fd, timer_fd;
+    int64_t timer_at_ns; /* when the timer will fire; INT64_MAX = not set */
     int64_t curl_at_ns; /* when libcurl wants to be called; INT64_MAX = not */
     int64_t stamp_ns;   /* latest clock reading of a callback; lets a batch end at the deadline */
     uint64_t actions;   /* calls into libcurl: one read of one plain socket each */
@@ -26,8 +27,10 @@ struct loop {
     int64_t in_multi;   /* easy handles added */
 };
 
+#define LOOP_NONE ((struct loop){.epoll_fd = -1, .timer_fd = -1, .timer_at_ns = INT64_MAX, .curl_at_ns = INT64_MAX})
+
 int loop_init(struct loop *l, long max_connections, struct err *e) MUST_USE;
-void loop_release(struct loop *l); /* all easy handles must have been removed; {0} and -1 fd allowed */
+void loop_release(struct loop *l); /* all easy handles must have been removed; LOOP_NONE is allowed */
 
 /* Starts a transfer: connects or sends as far as that goes without waiting. */
 int loop_add(struct loop *l, CURL *easy, struct err *e) MUST_USE;
