@@ -9,12 +9,13 @@
 #include <string.h>
 
 /* Special and byte tokens sit at the low end of most vocabularies and, added later, at the high end
- * (Llama 3: from 128000 of 128256); the middle is ordinary text. Five-digit ids also make the number
- * of bytes of a request depend on its length alone. */
+ * (Llama 3: from 128000 of 128256); the middle is ordinary text. Five-digit ids also make the
+ * number of bytes of a request depend on its length alone. */
 enum { ID_LOW = 10000, ID_SPAN_MAX = 65536, VOCAB_UNKNOWN = 32000 };
 
 /* Common English words of three to five letters: with the space before it, each is one token in the
  * vocabularies of the large models, but no vocabulary promises it. */
+// clang-format off
 static const char words[256][6] = {
     "able",  "about", "above", "after", "again", "age",   "ago",   "air",   "all",   "alone",
     "along", "also",  "among", "and",   "any",   "apple", "area",  "arm",   "army",  "art",
@@ -43,6 +44,7 @@ static const char words[256][6] = {
     "king",  "knew",  "know",  "lady",  "lake",  "land",  "large", "last",  "late",  "laugh",
     "law",   "lay",   "lead",  "leaf",  "learn", "least",
 };
+// clang-format on
 
 /* Four 16-bit draws a 64-bit hash of (seed, block of four positions). */
 static uint64_t block_hash(uint64_t content_seed, uint32_t block) {
@@ -151,20 +153,29 @@ int body_build(const struct body_template *t, const struct request *r, struct bu
 }
 
 static int put_extra(struct buf *tail, const struct body_options *o, struct err *e) {
-    static const char *const own[] = {"model", "prompt", "messages", "stream", "stream_options",
-                                      "max_tokens", "max_completion_tokens", "min_tokens", "ignore_eos", "temperature"};
+    static const char *const own[] = {"model",
+                                      "prompt",
+                                      "messages",
+                                      "stream",
+                                      "stream_options",
+                                      "max_tokens",
+                                      "max_completion_tokens",
+                                      "min_tokens",
+                                      "ignore_eos",
+                                      "temperature"};
     json_error_t je;
     json_t *extra = json_loads(o->extra, JSON_REJECT_DUPLICATES, &je);
     int rc = 0;
     char *text = NULL;
     if (!json_is_object(extra)) {
-        rc = err_set(e, ASSAY_EUSAGE, "-o extra: expected a JSON object, found '%.80s'%s%s", o->extra,
-                     extra ? "" : ": ", extra ? "" : je.text);
+        rc = err_set(e, ASSAY_EUSAGE, "-o extra: expected a JSON object, found '%.80s'%s%s",
+                     o->extra, extra ? "" : ": ", extra ? "" : je.text);
         goto out;
     }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (json_object_get(extra, own[i])) {
-            rc = err_set(e, ASSAY_EUSAGE, "-o extra: member '%s' is written by the backend itself", own[i]);
+            rc = err_set(e, ASSAY_EUSAGE, "-o extra: member '%s' is written by the backend itself",
+                         own[i]);
             goto out;
         }
     if (json_object_size(extra)) {
@@ -183,7 +194,8 @@ out:
 }
 
 int body_template_init(struct body_template *t, const struct body_options *o, struct err *e) {
-    *t = (struct body_template){.chat = o->chat, .ids = !o->chat && !o->text, .min_tokens = o->min_tokens};
+    *t = (struct body_template){
+        .chat = o->chat, .ids = !o->chat && !o->text, .min_tokens = o->min_tokens};
     struct buf head, middle, minimum, tail;
     struct buf *all[] = {&head, &middle, &minimum, &tail};
     for (size_t i = 0; i < 4; i++)

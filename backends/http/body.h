@@ -1,6 +1,7 @@
-/* Request bodies: what is constant is printed once at open; per request only the prompt and the length
- * are filled in. Content is a pure function of (content seed, position), so that the leading tokens of
- * a session's turns are the same tokens, and a shard's request is the single-thread run's request. */
+/* Request bodies: what is constant is printed once at open; per request only the prompt and the
+ * length are filled in. Content is a pure function of (content seed, position), so that the leading
+ * tokens of a session's turns are the same tokens, and a shard's request is the single-thread run's
+ * request. */
 #ifndef BACKENDS_HTTP_BODY_H
 #define BACKENDS_HTTP_BODY_H
 
@@ -14,14 +15,14 @@
 enum { BODY_MAX_BYTES = 256 * 1024 * 1024 };
 
 struct body_options {
-    bool chat;              /* messages instead of prompt */
-    bool text;              /* completions: words instead of token ids */
-    const char *model;      /* served name */
+    bool chat;         /* messages instead of prompt */
+    bool text;         /* completions: words instead of token ids */
+    const char *model; /* served name */
     const char *max_tokens_field;
     bool min_tokens, ignore_eos, stream, include_usage, continuous_usage, return_token_ids;
-    double temperature;     /* < 0: not sent */
-    const char *extra;      /* a JSON object whose members are added; NULL = none */
-    int64_t vocab;          /* of the model; 0 = unknown */
+    double temperature; /* < 0: not sent */
+    const char *extra;  /* a JSON object whose members are added; NULL = none */
+    int64_t vocab;      /* of the model; 0 = unknown */
 };
 
 struct body_template {
@@ -32,7 +33,8 @@ struct body_template {
 };
 
 /* Errors: `extra` is no JSON object, or names a member that the template writes itself. */
-int body_template_init(struct body_template *t, const struct body_options *o, struct err *e) MUST_USE;
+int body_template_init(struct body_template *t, const struct body_options *o,
+                       struct err *e) MUST_USE;
 void body_template_release(struct body_template *t);
 
 /* Replaces out's content (initialised with BODY_MAX_BYTES) by the body of r. A literal text of the

@@ -96,19 +96,21 @@ int endpoint_resolve(struct endpoint *ep, const char *url, bool chat, bool unix_
     }
     CURLUcode code = curl_url_set(u, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME);
     if (code) {
-        rc = err_set(e, ASSAY_EUSAGE, "-o url: '%s' is not a URL (%s); expected http://host:port or https://…",
-                     url, curl_url_strerror(code));
+        rc = err_set(e, ASSAY_EUSAGE,
+                     "-o url: '%s' is not a URL (%s); expected http://host:port or https://…", url,
+                     curl_url_strerror(code));
         goto out;
     }
     if (curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) ||
         (strcmp(scheme, "http") && strcmp(scheme, "https"))) {
-        rc = err_set(e, ASSAY_EUSAGE, "-o url: '%s': expected scheme http or https, found '%s'", url,
-                     scheme ? scheme : "none");
+        rc = err_set(e, ASSAY_EUSAGE, "-o url: '%s': expected scheme http or https, found '%s'",
+                     url, scheme ? scheme : "none");
         goto out;
     }
     if (curl_url_get(u, CURLUPART_USER, &user, 0) == CURLUE_OK) {
-        rc = err_set(e, ASSAY_EUSAGE,
-                     "-o url: credentials in a URL would be recorded; use api_key_env or api_key_file");
+        rc = err_set(
+            e, ASSAY_EUSAGE,
+            "-o url: credentials in a URL would be recorded; use api_key_env or api_key_file");
         goto out;
     }
     if (curl_url_get(u, CURLUPART_HOST, &host, 0) ||
@@ -256,7 +258,8 @@ static void read_models(struct endpoint *ep, const struct probe *pr) {
 
 static int choose_model(struct http *h, struct err *e) {
     struct endpoint *ep = &h->endpoint;
-    const char *name = h->o.model, *planned = h->workload && h->workload->has_model ? h->workload->model.name : NULL;
+    const char *name = h->o.model,
+               *planned = h->workload && h->workload->has_model ? h->workload->model.name : NULL;
     const json_t *id;
     size_t i;
     json_array_foreach(ep->model_ids, i, id) {
@@ -268,11 +271,13 @@ static int choose_model(struct http *h, struct err *e) {
     if (!name)
         name = planned;
     if (!name)
-        return err_set(e, ASSAY_EUSAGE,
-                       "the endpoint names no model at '%s' and the workload has none: set -o model=…",
-                       ep->models_url);
+        return err_set(
+            e, ASSAY_EUSAGE,
+            "the endpoint names no model at '%s' and the workload has none: set -o model=…",
+            ep->models_url);
     if (strlen(name) >= sizeof ep->model)
-        return err_set(e, ASSAY_EUSAGE, "the model's name is longer than %zu bytes", sizeof ep->model - 1);
+        return err_set(e, ASSAY_EUSAGE, "the model's name is longer than %zu bytes",
+                       sizeof ep->model - 1);
     memcpy(ep->model, name, strlen(name) + 1);
     return 0;
 }
@@ -284,15 +289,16 @@ static int read_class(struct endpoint *ep, const struct probe *pr, struct err *e
         read_chip(ep, pr->chip_text);
     if (pr->class_text[0]) {
         if (result_class_parse(pr->class_text, &ep->result_class))
-            return err_set(e, ASSAY_EENV, "the endpoint names result class '%s', which is unknown here",
+            return err_set(e, ASSAY_EENV,
+                           "the endpoint names result class '%s', which is unknown here",
                            pr->class_text);
         ep->class_source = "header";
     }
     const json_t *id;
     size_t i;
     bool simulated = !strncmp(ep->model, "sim/", 4);
-    json_array_foreach(ep->model_ids, i, id)
-        simulated |= !strncmp(json_string_value(id), "sim/", 4);
+    json_array_foreach(ep->model_ids, i, id) simulated |=
+        !strncmp(json_string_value(id), "sim/", 4);
     if (simulated && ep->result_class > CLASS_SIMULATED) {
         ep->result_class = CLASS_SIMULATED;
         ep->class_source = "model";
@@ -302,19 +308,22 @@ static int read_class(struct endpoint *ep, const struct probe *pr, struct err *e
     return 0;
 }
 
-static int judge_status(const struct endpoint *ep, const struct probe *pr, long status, struct err *e) {
+static int judge_status(const struct endpoint *ep, const struct probe *pr, long status,
+                        struct err *e) {
     if (status == 401 || status == 403)
-        return err_set(e, ASSAY_EENV,
-                       "the endpoint at '%s' refuses the key (HTTP %ld): set api_key_env or api_key_file",
-                       ep->models_url, status);
+        return err_set(
+            e, ASSAY_EENV,
+            "the endpoint at '%s' refuses the key (HTTP %ld): set api_key_env or api_key_file",
+            ep->models_url, status);
     if (status >= 300 && status < 400)
-        return err_set(e, ASSAY_EENV,
-                       "the endpoint at '%s' redirects (HTTP %ld) to '%s': give that address, redirects "
-                       "would be timed",
-                       ep->models_url, status, pr->location[0] ? pr->location : "nowhere");
+        return err_set(
+            e, ASSAY_EENV,
+            "the endpoint at '%s' redirects (HTTP %ld) to '%s': give that address, redirects "
+            "would be timed",
+            ep->models_url, status, pr->location[0] ? pr->location : "nowhere");
     if (status >= 500)
-        return err_set(e, ASSAY_EENV, "the endpoint at '%s' is not ready (HTTP %ld): %.200s", ep->models_url,
-                       status, pr->body.p ? pr->body.p : "");
+        return err_set(e, ASSAY_EENV, "the endpoint at '%s' is not ready (HTTP %ld): %.200s",
+                       ep->models_url, status, pr->body.p ? pr->body.p : "");
     return 0;
 }
 

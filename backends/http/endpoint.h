@@ -10,38 +10,41 @@
 struct http;
 
 struct endpoint {
-    char *url;         /* where requests go */
-    char *models_url;  /* GET: reachability, class, models */
+    char *url;        /* where requests go */
+    char *models_url; /* GET: reachability, class, models */
     char host[256];
     char port[8];
     bool tls;
-    struct curl_slist *resolve; /* host:port:addresses, for CURLOPT_RESOLVE; NULL when host is literal */
+    struct curl_slist
+        *resolve; /* host:port:addresses, for CURLOPT_RESOLVE; NULL when host is literal */
     char addresses[512];
 
     enum result_class result_class;
-    const char *class_source;   /* "default", "header", "model" */
+    const char *class_source; /* "default", "header", "model" */
     char chip[64];
     int64_t chips;
     char chip_sha256[65];
     char model[128];
-    char server[128];           /* Server header */
-    bool has_models;            /* GET models answered with a list */
+    char server[128]; /* Server header */
+    bool has_models;  /* GET models answered with a list */
     json_t *model_ids;
 };
 
-/* Splits and completes the URL; resolves the host. `http://host:port` and `…/v1` are completed to the
- * API's path; a path that ends in `/completions` is taken as it is. ASSAY_EUSAGE, ASSAY_EENV. */
+/* Splits and completes the URL; resolves the host. `http://host:port` and `…/v1` are completed to
+ * the API's path; a path that ends in `/completions` is taken as it is. ASSAY_EUSAGE, ASSAY_EENV.
+ */
 int endpoint_resolve(struct endpoint *ep, const char *url, bool chat, bool unix_socket,
                      struct err *e) MUST_USE;
 
-/* Asks GET models. ASSAY_EENV when it cannot be reached, does not answer, refuses the key, or is not
- * ready. Sets class, chip and model. */
+/* Asks GET models. ASSAY_EENV when it cannot be reached, does not answer, refuses the key, or is
+ * not ready. Sets class, chip and model. */
 int endpoint_probe(struct http *h, struct err *e) MUST_USE;
 
 void endpoint_release(struct endpoint *ep);
 
 /* Reads one response header of the kinds that say what stands behind the endpoint.
- * *weaker is set when its class is weaker than the one known so far; unknown classes count as none. */
+ * *weaker is set when its class is weaker than the one known so far; unknown classes count as none.
+ */
 bool endpoint_class_header(const char *line, size_t n, enum result_class *c);
 
 #endif

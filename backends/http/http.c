@@ -1,6 +1,6 @@
-/* Backend `http`: a client of OpenAI-style endpoints that times what it reads as exactly as one thread
- * can. The vtable, the options and the set-up are here; a request's life is in stream.c, waiting in
- * loop.c, what the endpoint says of itself in endpoint.c. */
+/* Backend `http`: a client of OpenAI-style endpoints that times what it reads as exactly as one
+ * thread can. The vtable, the options and the set-up are here; a request's life is in stream.c,
+ * waiting in loop.c, what the endpoint says of itself in endpoint.c. */
 #include "backends/http/http_internal.h"
 
 #include "harness/core/clock.h"
@@ -21,7 +21,8 @@ static const char *const max_fields[] = {"auto", "max_tokens", "max_completion_t
 const struct option http_options_table[] = {
     {"url", OPT_STR, AT(url), .flags = OPTION_REQUIRED,
      .help = "http://host:port, or with a path ending in /v1 or …/completions"},
-    {"unix_socket", OPT_STR, AT(unix_socket), .help = "path of a Unix socket to connect to instead"},
+    {"unix_socket", OPT_STR, AT(unix_socket),
+     .help = "path of a Unix socket to connect to instead"},
     {"api", OPT_ENUM, AT(api), .choices = apis, .def = "completions", .help = "which API to speak"},
     {"model", OPT_STR, AT(model), .help = "served name; default: asked from the endpoint"},
     {"stream", OPT_BOOL, AT(stream), .def = "on", .help = "ask for server-sent events"},
@@ -39,8 +40,8 @@ const struct option http_options_table[] = {
     {"reuse", OPT_BOOL, AT(reuse), .def = "on", .help = "keep connections for later requests"},
     {"prewarm", OPT_BOOL, AT(prewarm), .def = "on",
      .help = "connect for max_in_flight requests (at most 256) before the run begins"},
-    {"timeout_connect", OPT_DURATION, AT(timeout_connect_ns), .min = 1e6, .max = 3.6e12, .def = "10s",
-     .help = "connection set-up; also the answer to the first probe"},
+    {"timeout_connect", OPT_DURATION, AT(timeout_connect_ns), .min = 1e6, .max = 3.6e12,
+     .def = "10s", .help = "connection set-up; also the answer to the first probe"},
     {"timeout_first_token", OPT_DURATION, AT(timeout_first_token_ns), .def = "600s",
      .help = "from issue to the first token event; 0 = none"},
     {"timeout_idle", OPT_DURATION, AT(timeout_idle_ns), .def = "120s",
@@ -50,7 +51,8 @@ const struct option http_options_table[] = {
     {"timeout_drain", OPT_DURATION, AT(timeout_drain_ns), .min = 1e6, .max = 3.6e12, .def = "2s",
      .help = "from [DONE] or an error event to the body's end; then the connection is dropped"},
     {"ignore_eos", OPT_BOOL, AT(ignore_eos), .def = "on", .help = "send ignore_eos: true"},
-    {"min_tokens", OPT_BOOL, AT(min_tokens), .def = "on", .help = "send min_tokens = output length"},
+    {"min_tokens", OPT_BOOL, AT(min_tokens), .def = "on",
+     .help = "send min_tokens = output length"},
     {"max_tokens_field", OPT_ENUM, AT(max_tokens_field), .choices = max_fields, .def = "auto",
      .help = "auto: max_completion_tokens for chat, max_tokens for completions"},
     {"include_usage", OPT_BOOL, AT(include_usage), .def = "on", .help = "ask for a usage event"},
@@ -64,7 +66,8 @@ const struct option http_options_table[] = {
     {"vocab", OPT_I64, AT(vocab), .unit = "tokens", .min = 0, .max = 1e7, .def = "0",
      .help = "vocabulary that token ids are drawn from; 0 = the workload's model"},
     {"verify_length", OPT_ENUM, AT(verify_length), .choices = verifies, .def = "on",
-     .help = "output length against what was asked: on = counted in the details, fail = the request fails"},
+     .help = "output length against what was asked: on = counted in the details, fail = the "
+             "request fails"},
     {"max_event", OPT_BYTES, AT(max_event_bytes), .min = 1024, .max = 1e9, .def = "16MiB",
      .help = "largest event or body"},
     {"spin", OPT_DURATION, AT(spin_ns), .min = 0, .max = 1e9, .def = "60us",
@@ -135,7 +138,8 @@ static int add_header(struct http *h, const char *line, struct err *e) {
 }
 
 static int make_headers(struct http *h, struct err *e) {
-    static const char *const fixed[] = {"Content-Type: application/json", "Accept: text/event-stream, application/json",
+    static const char *const fixed[] = {"Content-Type: application/json",
+                                        "Accept: text/event-stream, application/json",
                                         "Expect:", "Accept-Encoding:"};
     int rc = 0;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed && !rc; i++)
@@ -175,9 +179,10 @@ static int check_file_limit(int64_t connections, struct err *e) {
     rlim_t had = r.rlim_cur;
     r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max >= want ? want : r.rlim_max;
     if (r.rlim_cur < want || setrlimit(RLIMIT_NOFILE, &r))
-        return err_set(e, ASSAY_EENV,
-                       "%lld requests in flight need %lld open files, the limit is %lld (ulimit -n)",
-                       (long long)connections, (long long)want, (long long)had);
+        return err_set(
+            e, ASSAY_EENV,
+            "%lld requests in flight need %lld open files, the limit is %lld (ulimit -n)",
+            (long long)connections, (long long)want, (long long)had);
     return 0;
 }
 
@@ -224,8 +229,9 @@ static size_t discard(char *p, size_t one, size_t n, void *ctx) {
     return n;
 }
 
-/* Opens n connections at once by asking for the model list on each, so that the first requests of the
- * run find them ready. A connection that cannot be had is no error here: the request will tell. */
+/* Opens n connections at once by asking for the model list on each, so that the first requests of
+ * the run find them ready. A connection that cannot be had is no error here: the request will tell.
+ */
 static int prewarm(struct http *h, int64_t n, struct err *e) {
     CURL **easy = calloc((size_t)n, sizeof(CURL *));
     int rc = 0;
@@ -317,10 +323,12 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
         .return_token_ids = o->return_token_ids,
         .temperature = o->temperature,
         .extra = o->extra,
-        .vocab = o->vocab ? o->vocab : args->workload && args->workload->has_model ? args->workload->model.vocab : 0,
+        .vocab = o->vocab                                      ? o->vocab
+                 : args->workload && args->workload->has_model ? args->workload->model.vocab
+                                                               : 0,
     };
-    if ((rc = body_template_init(&h->body, &body, e)) || (rc = loop_init(&h->loop, (long)slots + 16, e)) ||
-        (rc = grow_ready(h, e)))
+    if ((rc = body_template_init(&h->body, &body, e)) ||
+        (rc = loop_init(&h->loop, (long)slots + 16, e)) || (rc = grow_ready(h, e)))
         goto out;
     for (int64_t i = 0; i < slots && !rc; i++)
         rc = add_slot(h, e);
@@ -372,7 +380,8 @@ static void collect(struct http *h) {
     flush_pending_token(h);
 }
 
-static int http_submit(struct backend *b, const struct request *r, struct completion *c, struct err *e) {
+static int http_submit(struct backend *b, const struct request *r, struct completion *c,
+                       struct err *e) {
     struct http *h = (struct http *)b;
     (void)c;
     if (h->fatal.code) {
@@ -415,7 +424,8 @@ static int http_wait(struct backend *b, int64_t until_ns, struct completion *c, 
             return 0;
         int64_t timer = slots_next_timer(h);
         bool drained;
-        int rc = loop_step(&h->loop, timer < until ? timer : until, timer < until ? 0 : h->o.spin_ns, &drained, e);
+        int rc = loop_step(&h->loop, timer < until ? timer : until,
+                           timer < until ? 0 : h->o.spin_ns, &drained, e);
         if (rc)
             return rc;
         collect(h);
@@ -472,17 +482,23 @@ static json_t *describe_warnings(const struct http *h) {
     json_t *w = json_array();
     const struct http_counts *k = &h->counts;
     if (k->without_usage)
-        json_array_append_new(w, json_sprintf("%lld requests came without usage: their output tokens are their token events",
-                                              (long long)k->without_usage));
+        json_array_append_new(
+            w, json_sprintf(
+                   "%lld requests came without usage: their output tokens are their token events",
+                   (long long)k->without_usage));
     if (k->length_mismatch && h->o.verify_length != VERIFY_OFF)
-        json_array_append_new(w, json_sprintf("uncontrolled output length: %lld requests answered another number of tokens than asked",
+        json_array_append_new(w, json_sprintf("uncontrolled output length: %lld requests answered "
+                                              "another number of tokens than asked",
                                               (long long)k->length_mismatch));
     if (k->retried)
-        json_array_append_new(w, json_sprintf("%lld requests were sent twice: the server closed idle connections under them",
-                                              (long long)k->retried));
+        json_array_append_new(
+            w, json_sprintf(
+                   "%lld requests were sent twice: the server closed idle connections under them",
+                   (long long)k->retried));
     if (k->not_streamed)
-        json_array_append_new(w, json_sprintf("%lld requests were answered in one piece: they have no first token",
-                                              (long long)k->not_streamed));
+        json_array_append_new(
+            w, json_sprintf("%lld requests were answered in one piece: they have no first token",
+                            (long long)k->not_streamed));
     return w;
 }
 

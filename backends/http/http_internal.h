@@ -1,4 +1,5 @@
-/* What the files of this backend share: its options, one instance, one slot (a request in flight). */
+/* What the files of this backend share: its options, one instance, one slot (a request in flight).
+ */
 #ifndef BACKENDS_HTTP_HTTP_INTERNAL_H
 #define BACKENDS_HTTP_HTTP_INTERNAL_H
 
@@ -15,18 +16,20 @@ enum http_verify { VERIFY_OFF, VERIFY_ON, VERIFY_FAIL };
 enum http_max_field { MAX_FIELD_AUTO, MAX_FIELD_TOKENS, MAX_FIELD_COMPLETION };
 
 struct http_options {
-    const char *url, *unix_socket, *model, *header, *api_key_env, *api_key_file, *ca_file, *proxy, *extra;
+    const char *url, *unix_socket, *model, *header, *api_key_env, *api_key_file, *ca_file, *proxy,
+        *extra;
     int api, prompt, verify_length, max_tokens_field;
     bool stream, ignore_eos, min_tokens, include_usage, continuous_usage, return_token_ids;
     bool reuse, prewarm, tls_verify;
-    int64_t timeout_connect_ns, timeout_first_token_ns, timeout_idle_ns, timeout_total_ns, timeout_drain_ns;
+    int64_t timeout_connect_ns, timeout_first_token_ns, timeout_idle_ns, timeout_total_ns,
+        timeout_drain_ns;
     int64_t spin_ns, max_event_bytes, vocab;
     double temperature;
 };
 extern const struct option http_options_table[];
 
-/* Time limits of a request. Each kind has one duration for all requests, so its list, appended at the
- * tail, stays sorted by deadline. */
+/* Time limits of a request. Each kind has one duration for all requests, so its list, appended at
+ * the tail, stays sorted by deadline. */
 enum slot_timer { TIMER_FIRST_TOKEN, TIMER_IDLE, TIMER_TOTAL, TIMER_DRAIN, TIMER_COUNT };
 
 struct slot;
@@ -66,23 +69,23 @@ struct slot {
     bool begun, sent;
 
     /* the current read */
-    int64_t read_ns;       /* machine's clock right after it */
-    uint64_t read_action;  /* loop.actions then */
-    uint64_t read_number;  /* reads of this request; equal = same read */
-    bool read_is_head;     /* it began with header bytes */
+    int64_t read_ns;      /* machine's clock right after it */
+    uint64_t read_action; /* loop.actions then */
+    uint64_t read_number; /* reads of this request; equal = same read */
+    bool read_is_head;    /* it began with header bytes */
 
     /* the response so far */
     enum slot_mode mode;
     int status;
-    bool is_json;           /* by Content-Type */
-    bool done_seen;         /* [DONE] */
-    bool finish_seen;       /* a finish_reason */
-    bool ids_complete;      /* every token event had token_ids */
+    bool is_json;      /* by Content-Type */
+    bool done_seen;    /* [DONE] */
+    bool finish_seen;  /* a finish_reason */
+    bool ids_complete; /* every token event had token_ids */
     uint32_t token_events;
-    int64_t ids;            /* sum of token_ids */
-    int64_t cumulative;     /* last completion_tokens of an event with choices; -1 = none */
+    int64_t ids;        /* sum of token_ids */
+    int64_t cumulative; /* last completion_tokens of an event with choices; -1 = none */
     int64_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens; /* -1 = not given */
-    int fail;               /* enum fail_class */
+    int fail;                                                                  /* enum fail_class */
 };
 
 /* What the metrics do not show; told in the record's details. */
@@ -115,10 +118,10 @@ struct http {
     struct slot_list timers[TIMER_COUNT];
     struct completion *ready; /* ring of cap_ready */
     size_t ready_head, nready, cap_ready;
-    int64_t in_flight;        /* slots active */
+    int64_t in_flight; /* slots active */
     struct pending_token pending;
     struct http_counts counts;
-    struct err fatal;         /* code != 0: the run cannot go on */
+    struct err fatal; /* code != 0: the run cannot go on */
     int first_error_class, first_error_status;
     char first_error[4097];
 };

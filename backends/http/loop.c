@@ -1,4 +1,5 @@
-/* The event loop under all transfers of one instance. Knows sockets and time, nothing of requests. */
+/* The event loop under all transfers of one instance. Knows sockets and time, nothing of requests.
+ */
 #include "backends/http/loop.h"
 
 #include "harness/core/clock.h"
@@ -49,7 +50,8 @@ int loop_init(struct loop *l, long max_connections, struct err *e) {
     l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     /* edge-triggered: an expiry is told once and needs no read */
     struct epoll_event ev = {.events = EPOLLIN | EPOLLET, .data.fd = l->timer_fd};
-    if (l->epoll_fd < 0 || l->timer_fd < 0 || epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->timer_fd, &ev)) {
+    if (l->epoll_fd < 0 || l->timer_fd < 0 ||
+        epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, l->timer_fd, &ev)) {
         int rc = err_errno(e, ASSAY_EENV, errno, "cannot create an epoll set with a timer");
         loop_release(l);
         return rc;
@@ -107,8 +109,8 @@ void loop_remove(struct loop *l, CURL *easy) {
     l->in_multi--;
 }
 
-/* Makes the timer fire at at_ns or earlier. A timer that is set already and fires earlier stays: waking
- * once for nothing is cheaper than setting it before each sleep. */
+/* Makes the timer fire at at_ns or earlier. A timer that is set already and fires earlier stays:
+ * waking once for nothing is cheaper than setting it before each sleep. */
 static void set_timer(struct loop *l, int64_t at_ns) {
     if (l->timer_at_ns <= at_ns)
         return;
@@ -127,8 +129,8 @@ static void drop_timer_event(struct loop *l) {
         }
 }
 
-/* Fills the batch. Nothing ready: it stays empty when the deadline, libcurl's timer, a signal or the
- * slice's end came first. */
+/* Fills the batch. Nothing ready: it stays empty when the deadline, libcurl's timer, a signal or
+ * the slice's end came first. */
 static int gather(struct loop *l, int64_t until_ns, int64_t spin_ns, struct err *e) {
     int64_t now = clock_now_ns(), slice_ns = now + SLICE_NS;
     l->nready = l->next = 0;

@@ -1,7 +1,7 @@
 /* The key scan: one pass, no allocation, no tree.
  *
- * Each object whose keys matter is a table of rows; a row names a key and the function that reads its
- * value. All else is skipped with the grammar checked. */
+ * Each object whose keys matter is a table of rows; a row names a key and the function that reads
+ * its value. All else is skipped with the grammar checked. */
 #include "backends/http/scan.h"
 
 #include <string.h>
@@ -22,7 +22,8 @@ struct key_row {
     size_t length;
     value_fn *read;
 };
-#define KEY(name, read) {name, sizeof name - 1, read}
+#define KEY(name, read)                                                                            \
+    { name, sizeof name - 1, read }
 
 static bool slow(struct scanner *s) {
     s->failure = SCAN_SLOW;
@@ -75,9 +76,9 @@ static bool skip_escape(struct scanner *s) {
     return true;
 }
 
-/* Skips bytes that are plain string content, eight at a time: stops at a quote, a backslash, a control
- * character or the end. Borrow of the subtractions can only mark bytes above a true hit, so the lowest
- * marked byte is right (Hacker's Delight, section 6-1). */
+/* Skips bytes that are plain string content, eight at a time: stops at a quote, a backslash, a
+ * control character or the end. Borrow of the subtractions can only mark bytes above a true hit, so
+ * the lowest marked byte is right (Hacker's Delight, section 6-1). */
 static void skip_plain(struct scanner *s) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     const uint64_t ones = UINT64_C(0x0101010101010101), high = ones << 7;
@@ -85,7 +86,8 @@ static void skip_plain(struct scanner *s) {
         uint64_t w;
         memcpy(&w, s->p, 8);
         uint64_t quote = w ^ (ones * '"'), back = w ^ (ones * '\\');
-        uint64_t hit = ((quote - ones) & ~quote) | ((back - ones) & ~back) | ((w - ones * 0x20) & ~w);
+        uint64_t hit =
+            ((quote - ones) & ~quote) | ((back - ones) & ~back) | ((w - ones * 0x20) & ~w);
         hit &= high;
         if (hit) {
             s->p += __builtin_ctzll(hit) / 8;
@@ -98,7 +100,8 @@ static void skip_plain(struct scanner *s) {
         s->p++;
 }
 
-/* At an opening quote. The raw bytes between the quotes go to *raw; *escaped: it holds a backslash. */
+/* At an opening quote. The raw bytes between the quotes go to *raw; *escaped: it holds a backslash.
+ */
 static bool take_string(struct scanner *s, struct str *raw, bool *escaped) {
     if (!take(s, '"'))
         return false;
@@ -157,7 +160,8 @@ static bool skip_number(struct scanner *s, bool *integer) {
         if (!skip_digits(s))
             return false;
     }
-    if (exponent ? s->p - exponent > 2 || exponent - from > 150 : s->p - from > (*integer ? 18 : 150))
+    if (exponent ? s->p - exponent > 2 || exponent - from > 150
+                 : s->p - from > (*integer ? 18 : 150))
         return slow(s);
     return true;
 }
@@ -242,8 +246,8 @@ static bool skip_null(struct scanner *s, bool *was_null) {
     return *was_null ? skip_word(s, "null") : true;
 }
 
-/* An object whose keys are looked up in rows. An escaped key might be any of them, and a repeated one
- * replaces what came before: both are rare enough for the tree. */
+/* An object whose keys are looked up in rows. An escaped key might be any of them, and a repeated
+ * one replaces what came before: both are rare enough for the tree. */
 static bool read_object(struct scanner *s, const struct key_row *rows) {
     if (peek(s) != '{')
         return slow(s);
@@ -595,9 +599,9 @@ static void dom_text(const json_t *v, unsigned flag, struct scan *out) {
     size_t i;
     if (json_string_length(v))
         out->flags |= flag;
-    json_array_foreach(v, i, part)
-        if (json_string_length(part) || json_string_length(json_object_get(part, "text")))
-            out->flags |= flag;
+    json_array_foreach(v, i, part) if (json_string_length(part) ||
+                                       json_string_length(json_object_get(part, "text")))
+        out->flags |= flag;
 }
 
 static void dom_delta(const json_t *delta, struct scan *out) {
@@ -667,8 +671,7 @@ bool scan_dom(const json_t *root, struct scan *out) {
     size_t i;
     if (json_array_size(choices))
         out->flags |= SCAN_CHOICES;
-    json_array_foreach(choices, i, choice)
-        dom_choice(choice, out);
+    json_array_foreach(choices, i, choice) dom_choice(choice, out);
     const json_t *usage = json_object_get(root, "usage");
     if (json_is_object(usage)) {
         out->flags |= SCAN_USAGE;
@@ -676,10 +679,12 @@ bool scan_dom(const json_t *root, struct scan *out) {
         dom_count(json_object_get(usage, "completion_tokens"), &out->completion_tokens);
         dom_count(json_object_get(json_object_get(usage, "prompt_tokens_details"), "cached_tokens"),
                   &out->cached_tokens);
-        dom_count(json_object_get(json_object_get(usage, "completion_tokens_details"), "reasoning_tokens"),
+        dom_count(json_object_get(json_object_get(usage, "completion_tokens_details"),
+                                  "reasoning_tokens"),
                   &out->reasoning_tokens);
     }
-    if (dom_truthy(json_object_get(root, "error")) || dom_is(json_object_get(root, "object"), "error") ||
+    if (dom_truthy(json_object_get(root, "error")) ||
+        dom_is(json_object_get(root, "object"), "error") ||
         dom_is(json_object_get(root, "type"), "error"))
         out->flags |= SCAN_ERROR;
     if (dom_begins(json_object_get(root, "system_fingerprint"), "assay-sim/") ||

@@ -2,12 +2,12 @@
  * tree: which kinds of output it carries, how many tokens, the usage, whether it is an error.
  *
  * The scan follows the grammar from the first byte to the last (depth, strings, escapes), so a key
- * inside a string or inside a nested object is never taken for the real one. Shapes it was not made for
- * (escaped or repeated keys, a value of an unexpected kind, deep nesting) are left to the DOM parser,
- * which extracts the same facts slowly.
+ * inside a string or inside a nested object is never taken for the real one. Shapes it was not made
+ * for (escaped or repeated keys, a value of an unexpected kind, deep nesting) are left to the DOM
+ * parser, which extracts the same facts slowly.
  *
- * Field names: openai-streaming.md section 4. The scan does not check UTF-8: the event-stream standard
- * decodes bad bytes to replacement characters, which are content. */
+ * Field names: openai-streaming.md section 4. The scan does not check UTF-8: the event-stream
+ * standard decodes bad bytes to replacement characters, which are content. */
 #ifndef BACKENDS_HTTP_SCAN_H
 #define BACKENDS_HTTP_SCAN_H
 
@@ -19,21 +19,21 @@
 #include <stdint.h>
 
 enum scan_flags {
-    SCAN_CHOICES = 1 << 0,     /* choices is a non-empty array */
-    SCAN_CONTENT = 1 << 1,     /* some choice: non-empty delta/message.content or text */
-    SCAN_REASONING = 1 << 2,   /* … reasoning or reasoning_content */
-    SCAN_REFUSAL = 1 << 3,     /* … refusal */
-    SCAN_TOOL_CALL = 1 << 4,   /* … non-empty tool_calls, or a function_call */
-    SCAN_ERROR = 1 << 5,       /* truthy top-level error, object or type == "error" */
-    SCAN_FINISH = 1 << 6,      /* some choice has a finish_reason */
+    SCAN_CHOICES = 1 << 0,       /* choices is a non-empty array */
+    SCAN_CONTENT = 1 << 1,       /* some choice: non-empty delta/message.content or text */
+    SCAN_REASONING = 1 << 2,     /* … reasoning or reasoning_content */
+    SCAN_REFUSAL = 1 << 3,       /* … refusal */
+    SCAN_TOOL_CALL = 1 << 4,     /* … non-empty tool_calls, or a function_call */
+    SCAN_ERROR = 1 << 5,         /* truthy top-level error, object or type == "error" */
+    SCAN_FINISH = 1 << 6,        /* some choice has a finish_reason */
     SCAN_FINISH_LENGTH = 1 << 7, /* … which is "length" */
-    SCAN_USAGE = 1 << 8,       /* usage is an object */
-    SCAN_SIMULATED = 1 << 9,   /* system_fingerprint begins with "assay-sim/" or model with "sim/" */
+    SCAN_USAGE = 1 << 8,         /* usage is an object */
+    SCAN_SIMULATED = 1 << 9, /* system_fingerprint begins with "assay-sim/" or model with "sim/" */
 };
 
 struct scan {
     unsigned flags;
-    int64_t token_ids;         /* in all choices; -1: no such array (null counts as none) */
+    int64_t token_ids; /* in all choices; -1: no such array (null counts as none) */
     /* usage; -1 = not given */
     int64_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens;
 };

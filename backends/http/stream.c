@@ -1,11 +1,12 @@
-/* One request from its first byte out to its last byte in: stamps, token events, success or the class
- * of failure. Rules: openai-streaming.md sections 4 to 6.
+/* One request from its first byte out to its last byte in: stamps, token events, success or the
+ * class of failure. Rules: openai-streaming.md sections 4 to 6.
  *
- * Where stamps come from. libcurl's debug callback is called right after each send (with the bytes the
- * socket accepted) and right after each read, before the body is taken out of its chunks. So SENT is
- * the time at which the send that took the last body byte returned, and a token event has the time at
- * which the read of its last byte returned; both are late by one clock reading and one function call,
- * well below a microsecond. Several events of one read share its stamp and are marked so. */
+ * Where stamps come from. libcurl's debug callback is called right after each send (with the bytes
+ * the socket accepted) and right after each read, before the body is taken out of its chunks. So
+ * SENT is the time at which the send that took the last body byte returned, and a token event has
+ * the time at which the read of its last byte returned; both are late by one clock reading and one
+ * function call, well below a microsecond. Several events of one read share its stamp and are
+ * marked so. */
 #include "backends/http/http_internal.h"
 
 #include "harness/core/clock.h"
@@ -72,7 +73,8 @@ static void put(struct slot *s, int64_t machine_ns, enum event_kind kind, int64_
     event_put(h->sink, event_time(h, machine_ns), kind, s->request, a, b);
 }
 
-/* A token event waits until the next one or the end of the read, to learn whether it shares its read. */
+/* A token event waits until the next one or the end of the read, to learn whether it shares its
+ * read. */
 static void put_token(struct slot *s, int64_t tokens, int64_t flags) {
     struct http *h = s->h;
     struct pending_token *p = &h->pending;
@@ -96,7 +98,8 @@ static void note_error(struct slot *s, const char *text, size_t n) {
     memcpy(h->first_error, text, n);
     h->first_error[n] = '\0';
     size_t key = h->api_key ? strlen(h->api_key) : 0;
-    for (char *hit = h->first_error; key && (hit = memmem(hit, n - (size_t)(hit - h->first_error), h->api_key, key));)
+    for (char *hit = h->first_error;
+         key && (hit = memmem(hit, n - (size_t)(hit - h->first_error), h->api_key, key));)
         memset(hit, '*', key);
 }
 
@@ -116,7 +119,8 @@ static void lied(struct slot *s, enum result_class c, const char *how) {
     err_set(&h->fatal, ASSAY_EENV,
             "the endpoint at '%s' said class '%s' when the run began and now says '%s' (%s): its "
             "numbers cannot be trusted",
-            h->endpoint.url, result_class_name(h->endpoint.result_class), result_class_name(c), how);
+            h->endpoint.url, result_class_name(h->endpoint.result_class), result_class_name(c),
+            how);
 }
 
 /* ---- the response ---- */
@@ -329,7 +333,8 @@ static int on_debug(CURL *easy, curl_infotype type, char *p, size_t n, void *ctx
     switch (type) {
     case CURLINFO_HEADER_OUT:
         if (n >= 5 && !memcmp(p, "POST ", 5)) {
-            /* libcurl sends again, on a fresh connection, when a reused one was closed unanswered */
+            /* libcurl sends again, on a fresh connection, when a reused one was closed unanswered
+             */
             s->h->counts.retried += s->begun;
             s->begun = true;
             s->out_bytes = 0;
@@ -415,10 +420,12 @@ static void end_of_events(struct slot *s) {
     else if (!s->token_events)
         fail(s, FAIL_NO_OUTPUT, "the stream ended without a token", 32);
     else if (!s->done_seen && !s->finish_seen)
-        fail(s, FAIL_NO_TERMINATOR, "the stream ended without finish_reason and without [DONE]", 57);
+        fail(s, FAIL_NO_TERMINATOR, "the stream ended without finish_reason and without [DONE]",
+             57);
 }
 
-/* One document instead of a stream: asked for, or answered all the same. There is no first token. */
+/* One document instead of a stream: asked for, or answered all the same. There is no first token.
+ */
 static void end_of_body(struct slot *s) {
     struct scan c;
     bool slow;
@@ -614,7 +621,8 @@ int slot_start(struct slot *s, const struct request *r, struct err *e) {
     s->ids_complete = true;
     s->token_events = 0;
     s->ids = 0;
-    s->cumulative = s->prompt_tokens = s->completion_tokens = s->cached_tokens = s->reasoning_tokens = -1;
+    s->cumulative = s->prompt_tokens = s->completion_tokens = s->cached_tokens =
+        s->reasoning_tokens = -1;
     s->fail = FAIL_NONE;
     h->counts.requests++;
     h->in_flight++;

@@ -1,4 +1,5 @@
-/* What the tests of the http backend share: an instance against a scripted server, and its events. */
+/* What the tests of the http backend share: an instance against a scripted server, and its events.
+ */
 #ifndef TESTS_BACKENDS_HTTP_FIXTURE_H
 #define TESTS_BACKENDS_HTTP_FIXTURE_H
 
@@ -11,14 +12,14 @@ struct fixture {
     struct workload workload;
     struct event_block block; /* every event; a test must not overflow it */
     struct event_sink sink;
-    char *options;            /* the parsed options */
+    char *options; /* the parsed options */
     struct backend *backend;
     struct err err;
     volatile int stop;
 };
 
-/* Opens the backend with "key=value" options, NULL-terminated; url defaults to the server's port (when
- * there is a server) and prewarm to off. Returns open's code. */
+/* Opens the backend with "key=value" options, NULL-terminated; url defaults to the server's port
+ * (when there is a server) and prewarm to off. Returns open's code. */
 int fixture_open(struct fixture *f, const char *const *options);
 /* Starts the server, opens, and fails the test when open fails. */
 void fixture_start(struct fixture *f, const struct mock_config *c, const char *const *options);

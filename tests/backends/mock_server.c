@@ -73,8 +73,9 @@ static bool send_chunk(int fd, const char *before, const char *text, const char 
 
 /* False: the connection is over. */
 static bool play(struct connection *x, const struct mock_step *s) {
-    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
-                               "Transfer-Encoding: chunked\r\n";
+    static const char head[] =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+        "Transfer-Encoding: chunked\r\n";
     for (; s->action != MOCK_END; s++) {
         bool ok = true;
         const char *text = s->text ? s->text : "";
@@ -122,11 +123,15 @@ static bool answer_get(struct connection *x) {
     static const struct mock_step hang[] = {{MOCK_HANG, NULL, 0}, {MOCK_END, NULL, 0}};
     if (c->hang_models)
         return play(x, hang);
-    const char *body = c->models ? c->models : "{\"object\":\"list\",\"data\":[{\"id\":\"mock\",\"object\":\"model\"}]}";
+    const char *body =
+        c->models ? c->models
+                  : "{\"object\":\"list\",\"data\":[{\"id\":\"mock\",\"object\":\"model\"}]}";
     char head[2048];
-    int n = snprintf(head, sizeof head, "HTTP/1.1 %s\r\nContent-Type: application/json\r\n%sContent-Length: %zu\r\n\r\n",
-                     c->models_status ? c->models_status : "200 OK", c->models_headers ? c->models_headers : "",
-                     strlen(body));
+    int n =
+        snprintf(head, sizeof head,
+                 "HTTP/1.1 %s\r\nContent-Type: application/json\r\n%sContent-Length: %zu\r\n\r\n",
+                 c->models_status ? c->models_status : "200 OK",
+                 c->models_headers ? c->models_headers : "", strlen(body));
     return send_all(x->fd, head, (size_t)n) && send_all(x->fd, body, strlen(body));
 }
 
@@ -147,7 +152,8 @@ static char *read_request(struct connection *x) {
         char *end = strstr(b, "\r\n\r\n");
         if (!want && end) {
             char *length = strcasestr(b, "\r\ncontent-length:");
-            want = (size_t)(end - b) + 4 + (length && length < end ? strtoul(length + 17, NULL, 10) : 0);
+            want = (size_t)(end - b) + 4 +
+                   (length && length < end ? strtoul(length + 17, NULL, 10) : 0);
         }
         if (want && n >= want)
             return b;
@@ -192,6 +198,8 @@ static void *accept_all(void *arg) {
         if (fd < 0)
             continue;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+        if (m->c.speak_first)
+            send_all(fd, m->c.speak_first, strlen(m->c.speak_first));
         struct connection *x = malloc(sizeof *x);
         *x = (struct connection){m, fd};
         pthread_mutex_lock(&m->lock);
@@ -214,9 +222,12 @@ struct mock *mock_start(const struct mock_config *c) {
         if (bind(m->listen_fd, (struct sockaddr *)&a, sizeof a))
             abort();
     } else {
-        struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        struct sockaddr_in a = {.sin_family = AF_INET,
+                                .sin_port = htons((uint16_t)c->port),
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
         socklen_t n = sizeof a;
         m->listen_fd = socket(AF_INET, SOCK_STREAM, 0);
+        setsockopt(m->listen_fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int));
         if (bind(m->listen_fd, (struct sockaddr *)&a, sizeof a) ||
             getsockname(m->listen_fd, (struct sockaddr *)&a, &n))
             abort();

@@ -1,5 +1,5 @@
-/* A scripted server on loopback for tests of HTTP clients: answers the k-th POST with exactly the bytes,
- * pauses and endings of the k-th reply (the last one repeats), and GET with a model list. */
+/* A scripted server on loopback for tests of HTTP clients: answers the k-th POST with exactly the
+ * bytes, pauses and endings of the k-th reply (the last one repeats), and GET with a model list. */
 #ifndef TESTS_BACKENDS_MOCK_SERVER_H
 #define TESTS_BACKENDS_MOCK_SERVER_H
 
@@ -25,12 +25,15 @@ struct mock_step {
 };
 
 struct mock_config {
-    const struct mock_step *const *replies; /* NULL-terminated list of step lists, each ended by MOCK_END */
-    const char *models;         /* body of GET; NULL = one model "mock" */
-    const char *models_status;  /* NULL = "200 OK" */
-    const char *models_headers; /* further header lines, each with CR LF */
-    const char *unix_path;      /* listen there instead of on a port */
-    int hang_models;            /* accept and never answer GET */
+    const struct mock_step *const
+        *replies;                /* NULL-terminated list of step lists, each ended by MOCK_END */
+    const char *models;          /* body of GET; NULL = one model "mock" */
+    const char *models_status;   /* NULL = "200 OK" */
+    const char *models_headers;  /* further header lines, each with CR LF */
+    const char *unix_path;       /* listen there instead of on a port */
+    int port;                    /* 0 = any free one */
+    const char *speak_first;     /* sent on accept */
+    int hang_models;             /* accept and never answer GET */
     int posts_before_idle_close; /* > 0: a connection is closed unanswered at its n-th POST + 1 */
 };
 

@@ -7,8 +7,13 @@
 #include <jansson.h>
 #include <string.h>
 
-static const struct body_options plain = {
-    .model = "m", .max_tokens_field = "max_tokens", .min_tokens = true, .ignore_eos = true, .stream = true, .include_usage = true, .vocab = 128256};
+static const struct body_options plain = {.model = "m",
+                                          .max_tokens_field = "max_tokens",
+                                          .min_tokens = true,
+                                          .ignore_eos = true,
+                                          .stream = true,
+                                          .include_usage = true,
+                                          .vocab = 128256};
 
 static json_t *build(const struct body_options *o, const struct request *r) {
     struct body_template t;
@@ -38,20 +43,32 @@ Test(backends_http_body, completions_fields) {
     json_t *prompt = json_object_get(root, "prompt");
     cr_assert(eq(sz, json_array_size(prompt), 3));
     json_object_del(root, "prompt");
-    cr_assert(equals(root, "{\"model\":\"m\",\"max_tokens\":17,\"min_tokens\":17,\"ignore_eos\":true,\"temperature\":0,"
+    cr_assert(equals(root, "{\"model\":\"m\",\"max_tokens\":17,\"min_tokens\":17,\"ignore_eos\":"
+                           "true,\"temperature\":0,"
                            "\"stream\":true,\"stream_options\":{\"include_usage\":true}}"));
     json_decref(root);
 }
 
 Test(backends_http_body, chat_fields) {
-    struct body_options o = {.chat = true, .model = "a\"b\\c/\xC3\xA9", .max_tokens_field = "max_completion_tokens", .temperature = -1,
-                             .continuous_usage = true, .stream = true, .return_token_ids = true,
-                             .extra = "{\"top_k\": 5, \"chat_template_kwargs\": {\"enable_thinking\": false}}"};
+    struct body_options o = {
+        .chat = true,
+        .model = "a\"b\\c/\xC3\xA9",
+        .max_tokens_field = "max_completion_tokens",
+        .temperature = -1,
+        .continuous_usage = true,
+        .stream = true,
+        .return_token_ids = true,
+        .extra = "{\"top_k\": 5, \"chat_template_kwargs\": {\"enable_thinking\": false}}"};
     struct request r = {.isl = 2, .osl = 1, .text = "say \"hi\"\n\ttab \x01 \xE2\x82\xAC"};
     json_t *root = build(&o, &r);
-    cr_assert(equals(root, "{\"model\":\"a\\\"b\\\\c/\xC3\xA9\",\"messages\":[{\"role\":\"user\",\"content\":\"say \\\"hi\\\"\\n\\ttab \\u0001 \xE2\x82\xAC\"}],"
-                           "\"max_completion_tokens\":1,\"stream\":true,\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true},"
-                           "\"return_token_ids\":true,\"top_k\":5,\"chat_template_kwargs\":{\"enable_thinking\":false}}"));
+    cr_assert(equals(
+        root,
+        "{\"model\":\"a\\\"b\\\\c/\xC3\xA9\",\"messages\":[{\"role\":\"user\",\"content\":\"say "
+        "\\\"hi\\\"\\n\\ttab \\u0001 \xE2\x82\xAC\"}],"
+        "\"max_completion_tokens\":1,\"stream\":true,\"stream_options\":{\"include_usage\":true,"
+        "\"continuous_usage_stats\":true},"
+        "\"return_token_ids\":true,\"top_k\":5,\"chat_template_kwargs\":{\"enable_thinking\":false}"
+        "}"));
     json_decref(root);
 }
 
@@ -75,7 +92,8 @@ Test(backends_http_body, chat_text_has_a_word_per_token) {
     o.chat = true;
     struct request r = {.isl = 500, .osl = 1, .content_seed = 3};
     json_t *root = build(&o, &r);
-    const char *text = json_string_value(json_object_get(json_array_get(json_object_get(root, "messages"), 0), "content"));
+    const char *text = json_string_value(
+        json_object_get(json_array_get(json_object_get(root, "messages"), 0), "content"));
     int words = 1;
     for (const char *p = text; *p; p++)
         words += *p == ' ';
@@ -89,13 +107,15 @@ Test(backends_http_body, shared_prefix_is_identical) {
     two.isl = 175;
     other.content_seed = 10;
     json_t *a = build(&plain, &one), *b = build(&plain, &two), *c = build(&plain, &other);
-    json_t *pa = json_object_get(a, "prompt"), *pb = json_object_get(b, "prompt"), *pc = json_object_get(c, "prompt");
+    json_t *pa = json_object_get(a, "prompt"), *pb = json_object_get(b, "prompt"),
+           *pc = json_object_get(c, "prompt");
     int same = 0, distinct = 0;
     struct body_template t;
     cr_assert(zero(int, body_template_init(&t, &plain, NULL)));
     for (size_t i = 0; i < 100; i++) {
         cr_assert(json_equal(json_array_get(pa, i), json_array_get(pb, i)));
-        cr_assert(eq(i64, json_integer_value(json_array_get(pa, i)), body_token_id(&t, 9, (uint32_t)i)));
+        cr_assert(
+            eq(i64, json_integer_value(json_array_get(pa, i)), body_token_id(&t, 9, (uint32_t)i)));
         same += json_equal(json_array_get(pa, i), json_array_get(pc, i));
         distinct += i == 0 || !json_equal(json_array_get(pa, i), json_array_get(pa, i - 1));
     }
@@ -121,7 +141,8 @@ Test(backends_http_body, ids_stay_inside_small_vocabularies) {
 }
 
 Test(backends_http_body, bad_extra) {
-    static const char *const bad[] = {"", "[1]", "{", "5", "{\"model\":\"x\"}", "{\"stream\":false}", "{\"a\":1,\"a\":2}"};
+    static const char *const bad[] = {
+        "", "[1]", "{", "5", "{\"model\":\"x\"}", "{\"stream\":false}", "{\"a\":1,\"a\":2}"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct body_options o = plain;
         struct body_template t;

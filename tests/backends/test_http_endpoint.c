@@ -1,5 +1,5 @@
-/* What the endpoint says of itself at open: reachability, models, result class; and what becomes of an
- * endpoint that changes its story. */
+/* What the endpoint says of itself at open: reachability, models, result class; and what becomes of
+ * an endpoint that changes its story. */
 #include "tests/backends/http_fixture.h"
 
 #include <arpa/inet.h>
@@ -35,7 +35,9 @@ Test(backends_http_endpoint, wrong_urls, .timeout = 20) {
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct fixture *f = calloc(1, sizeof *f);
-        cr_assert(eq(int, fixture_open(f, (const char *const[]){rows[i].option, NULL}), ASSAY_EUSAGE), "%s: %s", rows[i].option, f->err.text);
+        cr_assert(
+            eq(int, fixture_open(f, (const char *const[]){rows[i].option, NULL}), ASSAY_EUSAGE),
+            "%s: %s", rows[i].option, f->err.text);
         cr_assert(says(f, rows[i].says), "%s: %s", rows[i].option, f->err.text);
         cr_assert(not(says(f, "secret")));
         fixture_stop(f);
@@ -71,7 +73,9 @@ Test(backends_http_endpoint, unreachable, .timeout = 20) {
 
 Test(backends_http_endpoint, unknown_host, .timeout = 20) {
     static struct fixture f;
-    cr_assert(eq(int, fixture_open(&f, (const char *const[]){"url=http://no-such-host.invalid:80", NULL}), ASSAY_EENV));
+    cr_assert(
+        eq(int, fixture_open(&f, (const char *const[]){"url=http://no-such-host.invalid:80", NULL}),
+           ASSAY_EENV));
     cr_assert(says(&f, "cannot resolve host 'no-such-host.invalid'"), "%s", f.err.text);
     fixture_stop(&f);
 }
@@ -81,14 +85,16 @@ Test(backends_http_endpoint, https_to_a_plain_server, .timeout = 20) {
     char url[64];
     f.server = mock_start(&(struct mock_config){.replies = good_replies});
     snprintf(url, sizeof url, "url=https://127.0.0.1:%d", mock_port(f.server));
-    cr_assert(eq(int, fixture_open(&f, (const char *const[]){url, "timeout_connect=300ms", NULL}), ASSAY_EENV));
+    cr_assert(eq(int, fixture_open(&f, (const char *const[]){url, "timeout_connect=300ms", NULL}),
+                 ASSAY_EENV));
     fixture_stop(&f);
 }
 
 Test(backends_http_endpoint, accepts_and_never_answers, .timeout = 20) {
     static struct fixture f;
     f.server = mock_start(&(struct mock_config){.hang_models = 1});
-    cr_assert(eq(int, fixture_open(&f, (const char *const[]){"timeout_connect=100ms", NULL}), ASSAY_EENV));
+    cr_assert(eq(int, fixture_open(&f, (const char *const[]){"timeout_connect=100ms", NULL}),
+                 ASSAY_EENV));
     cr_assert(says(&f, "did not answer"), "%s", f.err.text);
     fixture_stop(&f);
 }
@@ -99,12 +105,14 @@ Test(backends_http_endpoint, answers_that_forbid_a_run, .timeout = 20) {
     } rows[] = {
         {"401 Unauthorized", NULL, "refuses the key"},
         {"503 Loading", NULL, "not ready (HTTP 503)"},
-        {"301 Moved", "Location: http://elsewhere/v1/models\r\n", "redirects (HTTP 301) to 'http://elsewhere/v1/models'"},
+        {"301 Moved", "Location: http://elsewhere/v1/models\r\n",
+         "redirects (HTTP 301) to 'http://elsewhere/v1/models'"},
         {"200 OK", "X-Assay-Class: splendid\r\n", "result class 'splendid'"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct fixture *f = calloc(1, sizeof *f);
-        f->server = mock_start(&(struct mock_config){.models_status = rows[i].status, .models_headers = rows[i].headers});
+        f->server = mock_start(&(struct mock_config){.models_status = rows[i].status,
+                                                     .models_headers = rows[i].headers});
         cr_assert(eq(int, fixture_open(f, NULL), ASSAY_EENV));
         cr_assert(says(f, rows[i].says), "%s", f->err.text);
         fixture_stop(f);
@@ -116,11 +124,14 @@ Test(backends_http_endpoint, missing_keys, .timeout = 20) {
     static const struct {
         const char *option;
         int rc;
-    } rows[] = {{"api_key_env=ASSAY_TEST_NO_SUCH_KEY", ASSAY_EENV}, {"api_key_file=/no/such/file", ASSAY_EENV}, {"header=nonsense", ASSAY_EUSAGE}};
+    } rows[] = {{"api_key_env=ASSAY_TEST_NO_SUCH_KEY", ASSAY_EENV},
+                {"api_key_file=/no/such/file", ASSAY_EENV},
+                {"header=nonsense", ASSAY_EUSAGE}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct fixture *f = calloc(1, sizeof *f);
         f->server = mock_start(&(struct mock_config){0});
-        cr_assert(eq(int, fixture_open(f, (const char *const[]){rows[i].option, NULL}), rows[i].rc), "%s", f->err.text);
+        cr_assert(eq(int, fixture_open(f, (const char *const[]){rows[i].option, NULL}), rows[i].rc),
+                  "%s", f->err.text);
         fixture_stop(f);
         free(f);
     }
@@ -137,16 +148,20 @@ Test(backends_http_endpoint, paths, .timeout = 20) {
         {"/v1", "api=chat", "POST /v1/chat/completions HTTP/1.1"},
         {"/v1/", "api=completions", "POST /v1/completions HTTP/1.1"},
         {"/openai", "api=completions", "POST /openai/v1/completions HTTP/1.1"},
-        {"/deep/chat/completions?api-version=1", "api=chat", "POST /deep/chat/completions?api-version=1 HTTP/1.1"},
+        {"/deep/chat/completions?api-version=1", "api=chat",
+         "POST /deep/chat/completions?api-version=1 HTTP/1.1"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct fixture *f = calloc(1, sizeof *f);
         char url[128];
         f->server = mock_start(&(struct mock_config){.replies = good_replies});
-        snprintf(url, sizeof url, "url=http://localhost:%d%s", mock_port(f->server), rows[i].suffix);
-        cr_assert(zero(int, fixture_open(f, (const char *const[]){url, rows[i].api, NULL})), "%s", f->err.text);
+        snprintf(url, sizeof url, "url=http://localhost:%d%s", mock_port(f->server),
+                 rows[i].suffix);
+        cr_assert(zero(int, fixture_open(f, (const char *const[]){url, rows[i].api, NULL})), "%s",
+                  f->err.text);
         fixture_run(f, 0, 1);
-        cr_assert(zero(int, strncmp(mock_post(f->server, 0), rows[i].want, strlen(rows[i].want))), "%s", mock_post(f->server, 0));
+        cr_assert(zero(int, strncmp(mock_post(f->server, 0), rows[i].want, strlen(rows[i].want))),
+                  "%s", mock_post(f->server, 0));
         fixture_stop(f);
         free(f);
     }
@@ -158,8 +173,11 @@ Test(backends_http_endpoint, request_headers, .timeout = 20) {
     fixture_start(&f, &(struct mock_config){.replies = good_replies}, options);
     fixture_run(&f, 0, 1);
     const char *p = mock_post(f.server, 0);
-    static const char *const want[] = {"\r\nX-One: 1\r\n", "\r\nX-Two: 2\r\n", "\r\nContent-Type: application/json\r\n", "\r\nUser-Agent: assay/"};
-    static const char *const unwanted[] = {"\r\nExpect", "\r\nAccept-Encoding", "\r\nAuthorization", "Transfer-Encoding"};
+    static const char *const want[] = {"\r\nX-One: 1\r\n", "\r\nX-Two: 2\r\n",
+                                       "\r\nContent-Type: application/json\r\n",
+                                       "\r\nUser-Agent: assay/"};
+    static const char *const unwanted[] = {"\r\nExpect", "\r\nAccept-Encoding", "\r\nAuthorization",
+                                           "Transfer-Encoding"};
     for (size_t i = 0; i < 4; i++) {
         cr_assert(ne(ptr, (void *)strcasestr(p, want[i]), NULL), "%s", want[i]);
         cr_assert(eq(ptr, (void *)strcasestr(p, unwanted[i]), NULL), "%s", unwanted[i]);
@@ -167,14 +185,17 @@ Test(backends_http_endpoint, request_headers, .timeout = 20) {
     fixture_stop(&f);
 }
 
-static void expect_model(const char *models, const char *status, const char *option, const char *planned, int rc, const char *want) {
+static void expect_model(const char *models, const char *status, const char *option,
+                         const char *planned, int rc, const char *want) {
     struct fixture *f = calloc(1, sizeof *f);
     if (planned) {
         f->workload.has_model = true;
         snprintf(f->workload.model.name, sizeof f->workload.model.name, "%s", planned);
     }
     f->server = mock_start(&(struct mock_config){.models = models, .models_status = status});
-    cr_assert(eq(int, fixture_open(f, (const char *const[]){option ? option : "stream=on", NULL}), rc), "%s", f->err.text);
+    cr_assert(
+        eq(int, fixture_open(f, (const char *const[]){option ? option : "stream=on", NULL}), rc),
+        "%s", f->err.text);
     if (!rc) {
         struct backend_info info;
         cr_assert(zero(int, backend_http.describe(f->backend, &info, &f->err)));
@@ -220,11 +241,13 @@ Test(backends_http_endpoint, class_measured_by_default, .timeout = 20) {
 }
 
 Test(backends_http_endpoint, class_from_the_header, .timeout = 20) {
-    struct backend_info i = classify(NULL, "X-Assay-Class: simulated\r\nX-Assay-Chip: v6e;chips=8;sha256=abc123\r\n");
+    struct backend_info i =
+        classify(NULL, "X-Assay-Class: simulated\r\nX-Assay-Chip: v6e;chips=8;sha256=abc123\r\n");
     cr_assert(eq(int, i.result_class, CLASS_SIMULATED));
     cr_assert(eq(str, i.chip, "v6e"));
     cr_assert(eq(i64, i.chips, 8));
-    cr_assert(eq(str, (char *)json_string_value(json_object_get(i.details, "chip_sha256")), "abc123"));
+    cr_assert(
+        eq(str, (char *)json_string_value(json_object_get(i.details, "chip_sha256")), "abc123"));
     json_decref(i.details);
 }
 
@@ -238,7 +261,8 @@ Test(backends_http_endpoint, class_from_the_model, .timeout = 20) {
 }
 
 Test(backends_http_endpoint, header_cannot_strengthen_a_simulated_model, .timeout = 20) {
-    struct backend_info i = classify("{\"data\":[{\"id\":\"sim/v6e-8/x\"}]}", "x-assay-class: measured\r\n");
+    struct backend_info i =
+        classify("{\"data\":[{\"id\":\"sim/v6e-8/x\"}]}", "x-assay-class: measured\r\n");
     cr_assert(eq(int, i.result_class, CLASS_SIMULATED));
     json_decref(i.details);
     i = classify("{\"data\":[{\"id\":\"sim/v6e-8/x\"}]}", "X-Assay-Class: none\r\n");
@@ -273,12 +297,17 @@ static void expect_lie(const struct mock_step *steps, const char *headers, const
 }
 
 Test(backends_http_endpoint, a_weaker_class_later_ends_the_run, .timeout = 30) {
-    REPLY(by_header, {MOCK_HEAD, "X-Assay-Class: simulated\r\n"}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
-    REPLY(by_unknown, {MOCK_HEAD, "X-Assay-Class: great\r\n"}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
-    REPLY(by_fingerprint, {MOCK_HEAD}, {MOCK_EVENT, "{\"system_fingerprint\":\"assay-sim/v6e\",\"choices\":[{\"text\":\"a\"}]}"},
+    REPLY(by_header, {MOCK_HEAD, "X-Assay-Class: simulated\r\n"}, {MOCK_EVENT, TEXT("a")},
           {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
-    REPLY(on_error, {MOCK_SEND, "HTTP/1.1 503 Busy\r\nX-Assay-Class: projected\r\nContent-Length: 0\r\n\r\n"});
-    expect_lie(by_header, NULL, "said class 'measured' when the run began and now says 'simulated'");
+    REPLY(by_unknown, {MOCK_HEAD, "X-Assay-Class: great\r\n"}, {MOCK_EVENT, TEXT("a")},
+          {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    REPLY(by_fingerprint, {MOCK_HEAD},
+          {MOCK_EVENT, "{\"system_fingerprint\":\"assay-sim/v6e\",\"choices\":[{\"text\":\"a\"}]}"},
+          {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    REPLY(on_error, {MOCK_SEND,
+                     "HTTP/1.1 503 Busy\r\nX-Assay-Class: projected\r\nContent-Length: 0\r\n\r\n"});
+    expect_lie(by_header, NULL,
+               "said class 'measured' when the run began and now says 'simulated'");
     expect_lie(by_unknown, NULL, "now says 'none'");
     expect_lie(by_fingerprint, NULL, "now says 'simulated'");
     expect_lie(on_error, "X-Assay-Class: simulated\r\n", "now says 'projected'");
@@ -291,7 +320,8 @@ Test(backends_http_endpoint, a_weaker_class_later_ends_the_run, .timeout = 30) {
 Test(backends_http_endpoint, secrets_are_not_described, .timeout = 20) {
     static struct fixture f;
     setenv("ASSAY_TEST_KEY", "sk-hidden", 1);
-    static const char *const options[] = {"api_key_env=ASSAY_TEST_KEY", "header=X-Token: hidden-too", NULL};
+    static const char *const options[] = {"api_key_env=ASSAY_TEST_KEY",
+                                          "header=X-Token: hidden-too", NULL};
     fixture_start(&f, &(struct mock_config){.replies = good_replies}, options);
     fixture_run(&f, 0, 1);
     struct backend_info info;
@@ -310,7 +340,9 @@ Test(backends_http_endpoint, unix_socket, .timeout = 20) {
     snprintf(option, sizeof option, "unix_socket=%s", path);
     static struct fixture f;
     f.server = mock_start(&(struct mock_config){.replies = good_replies, .unix_path = path});
-    cr_assert(zero(int, fixture_open(&f, (const char *const[]){"url=http://anything", option, NULL})), "%s", f.err.text);
+    cr_assert(
+        zero(int, fixture_open(&f, (const char *const[]){"url=http://anything", option, NULL})),
+        "%s", f.err.text);
     cr_assert(eq(i32, fixture_run(&f, 0, 1).fail_class, FAIL_NONE));
     fixture_stop(&f);
     unlink(path);
@@ -322,8 +354,8 @@ Test(backends_http_endpoint, connections, .timeout = 20) {
         const char *options[3];
         int connections, cold;
     } rows[] = {
-        {{"prewarm=off", "reuse=on"}, 2, 1},   /* the probe's own, and one for all requests */
-        {{"prewarm=on", "reuse=on"}, 5, 0},    /* one for each of max_in_flight */
+        {{"prewarm=off", "reuse=on"}, 2, 1}, /* the probe's own, and one for all requests */
+        {{"prewarm=on", "reuse=on"}, 5, 0},  /* one for each of max_in_flight */
         {{"prewarm=off", "reuse=off"}, 4, 3},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -343,7 +375,8 @@ Test(backends_http_endpoint, many_at_once, .timeout = 30) {
     static struct fixture f;
     enum { N = 200 };
     static struct completion c[N];
-    REPLY(slow, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 20}, {MOCK_EVENT, TEXT("b")}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    REPLY(slow, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 20},
+          {MOCK_EVENT, TEXT("b")}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
     static const struct mock_step *const replies[] = {slow, NULL};
     fixture_start(&f, &(struct mock_config){.replies = replies}, NULL);
     for (uint64_t k = 0; k < N; k++) {

@@ -8,44 +8,92 @@
 #include <stdlib.h>
 #include <string.h>
 
+// clang-format off: a row a shape
 #define NONE -1
 static const struct {
     const char *name, *json;
     unsigned flags;
     int64_t ids, prompt, completion, cached, reasoning;
 } shapes[] = {
-    {"vllm role", "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]}",
+    {"vllm role",
+     "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\","
+     "\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":"
+     "null,\"finish_reason\":null}]}",
      SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
-    {"vllm content", "{\"id\":\"chatcmpl-1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"},\"logprobs\":null,\"finish_reason\":null}]}",
+    {"vllm content",
+     "{\"id\":\"chatcmpl-1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"},\"logprobs\":"
+     "null,\"finish_reason\":null}]}",
      SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
-    {"vllm reasoning", "{\"choices\":[{\"index\":0,\"delta\":{\"reasoning\":\"so\"}}]}", SCAN_CHOICES | SCAN_REASONING, NONE, NONE, NONE, NONE, NONE},
-    {"sglang nulls", "{\"choices\":[{\"index\":0,\"delta\":{\"role\":null,\"content\":null,\"reasoning_content\":\"so\",\"tool_calls\":null},\"logprobs\":null,\"finish_reason\":null,\"matched_stop\":null}],\"usage\":null}",
+    {"vllm reasoning", "{\"choices\":[{\"index\":0,\"delta\":{\"reasoning\":\"so\"}}]}",
      SCAN_CHOICES | SCAN_REASONING, NONE, NONE, NONE, NONE, NONE},
-    {"sglang finish", "{\"choices\":[{\"index\":0,\"delta\":{\"role\":null,\"content\":null},\"finish_reason\":\"length\",\"matched_stop\":null}]}",
+    {"sglang nulls",
+     "{\"choices\":[{\"index\":0,\"delta\":{\"role\":null,\"content\":null,\"reasoning_content\":"
+     "\"so\",\"tool_calls\":null},\"logprobs\":null,\"finish_reason\":null,\"matched_stop\":null}],"
+     "\"usage\":null}",
+     SCAN_CHOICES | SCAN_REASONING, NONE, NONE, NONE, NONE, NONE},
+    {"sglang finish",
+     "{\"choices\":[{\"index\":0,\"delta\":{\"role\":null,\"content\":null},\"finish_reason\":"
+     "\"length\",\"matched_stop\":null}]}",
      SCAN_CHOICES | SCAN_FINISH | SCAN_FINISH_LENGTH, NONE, NONE, NONE, NONE, NONE},
-    {"hidden states", "{\"choices\":[{\"index\":0,\"delta\":{\"hidden_states\":[[0.1,-2e-5]]}}]}", SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
-    {"usage event", "{\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"total_tokens\":15,\"completion_tokens\":5,\"prompt_tokens_details\":{\"cached_tokens\":8},\"completion_tokens_details\":{\"reasoning_tokens\":3}}}",
+    {"hidden states", "{\"choices\":[{\"index\":0,\"delta\":{\"hidden_states\":[[0.1,-2e-5]]}}]}",
+     SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
+    {"usage event",
+     "{\"choices\":[],\"usage\":{\"prompt_tokens\":10,\"total_tokens\":15,\"completion_tokens\":5,"
+     "\"prompt_tokens_details\":{\"cached_tokens\":8},\"completion_tokens_details\":{\"reasoning_"
+     "tokens\":3}}}",
      SCAN_USAGE, NONE, 10, 5, 8, 3},
-    {"usage with nulls", "{\"choices\":null,\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":null,\"prompt_tokens_details\":null}}", SCAN_USAGE, NONE, 10, NONE, NONE, NONE},
-    {"continuous usage", "{\"choices\":[{\"text\":\"a\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}", SCAN_CHOICES | SCAN_CONTENT | SCAN_USAGE, NONE, 1, 2, NONE, NONE},
-    {"llama.cpp end", "{\"choices\":[],\"usage\":{\"completion_tokens\":2,\"prompt_tokens\":1},\"timings\":{\"prompt_n\":1,\"prompt_ms\":1.5,\"predicted_per_second\":12.25}}", SCAN_USAGE, NONE, 1, 2, NONE, NONE},
-    {"completions", "{\"id\":\"cmpl-1\",\"object\":\"text_completion\",\"choices\":[{\"index\":0,\"text\":\" a\",\"logprobs\":null,\"finish_reason\":null,\"stop_reason\":null}]}",
+    {"usage with nulls",
+     "{\"choices\":null,\"usage\":{\"prompt_tokens\":10,\"completion_tokens\":null,\"prompt_tokens_"
+     "details\":null}}",
+     SCAN_USAGE, NONE, 10, NONE, NONE, NONE},
+    {"continuous usage",
+     "{\"choices\":[{\"text\":\"a\"}],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":2}}",
+     SCAN_CHOICES | SCAN_CONTENT | SCAN_USAGE, NONE, 1, 2, NONE, NONE},
+    {"llama.cpp end",
+     "{\"choices\":[],\"usage\":{\"completion_tokens\":2,\"prompt_tokens\":1},\"timings\":{"
+     "\"prompt_n\":1,\"prompt_ms\":1.5,\"predicted_per_second\":12.25}}",
+     SCAN_USAGE, NONE, 1, 2, NONE, NONE},
+    {"completions",
+     "{\"id\":\"cmpl-1\",\"object\":\"text_completion\",\"choices\":[{\"index\":0,\"text\":\" "
+     "a\",\"logprobs\":null,\"finish_reason\":null,\"stop_reason\":null}]}",
      SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
-    {"completions with ids", "{\"choices\":[{\"index\":0,\"text\":\"\",\"token_ids\":[1,22,333],\"prompt_token_ids\":[1,2]}]}", SCAN_CHOICES, 3, NONE, NONE, NONE, NONE},
-    {"ids null", "{\"choices\":[{\"text\":\"a\",\"token_ids\":null}]}", SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
-    {"ids empty", "{\"choices\":[{\"text\":\"\",\"token_ids\":[]}]}", SCAN_CHOICES, 0, NONE, NONE, NONE, NONE},
-    {"two choices", "{\"choices\":[{\"text\":\"\",\"token_ids\":[1]},{\"text\":\"b\",\"token_ids\":[2,3]}]}", SCAN_CHOICES | SCAN_CONTENT, 3, NONE, NONE, NONE, NONE},
-    {"tool call", "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}}]}}]}",
+    {"completions with ids",
+     "{\"choices\":[{\"index\":0,\"text\":\"\",\"token_ids\":[1,22,333],\"prompt_token_ids\":[1,2]}"
+     "]}",
+     SCAN_CHOICES, 3, NONE, NONE, NONE, NONE},
+    {"ids null", "{\"choices\":[{\"text\":\"a\",\"token_ids\":null}]}", SCAN_CHOICES | SCAN_CONTENT,
+     NONE, NONE, NONE, NONE, NONE},
+    {"ids empty", "{\"choices\":[{\"text\":\"\",\"token_ids\":[]}]}", SCAN_CHOICES, 0, NONE, NONE,
+     NONE, NONE},
+    {"two choices",
+     "{\"choices\":[{\"text\":\"\",\"token_ids\":[1]},{\"text\":\"b\",\"token_ids\":[2,3]}]}",
+     SCAN_CHOICES | SCAN_CONTENT, 3, NONE, NONE, NONE, NONE},
+    {"tool call",
+     "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":"
+     "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}}]}}]}",
      SCAN_CHOICES | SCAN_TOOL_CALL, NONE, NONE, NONE, NONE, NONE},
-    {"tool calls empty", "{\"choices\":[{\"delta\":{\"tool_calls\":[]}}]}", SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
-    {"function call", "{\"choices\":[{\"delta\":{\"function_call\":{\"arguments\":\"{\"}}}]}", SCAN_CHOICES | SCAN_TOOL_CALL, NONE, NONE, NONE, NONE, NONE},
-    {"refusal", "{\"choices\":[{\"delta\":{\"refusal\":\"no\"}}]}", SCAN_CHOICES | SCAN_REFUSAL, NONE, NONE, NONE, NONE, NONE},
-    {"azure first", "{\"choices\":[],\"prompt_filter_results\":[{\"prompt_index\":0,\"content_filter_results\":{\"hate\":{\"filtered\":false}}}]}", 0, NONE, NONE, NONE, NONE, NONE},
-    {"obfuscation", "{\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"obfuscation\":\"x\\\"y\",\"service_tier\":\"default\"}", SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
-    {"no stream", "{\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"abc\"},\"finish_reason\":\"stop\"}],\"usage\":{\"completion_tokens\":3}}",
+    {"tool calls empty", "{\"choices\":[{\"delta\":{\"tool_calls\":[]}}]}", SCAN_CHOICES, NONE,
+     NONE, NONE, NONE, NONE},
+    {"function call", "{\"choices\":[{\"delta\":{\"function_call\":{\"arguments\":\"{\"}}}]}",
+     SCAN_CHOICES | SCAN_TOOL_CALL, NONE, NONE, NONE, NONE, NONE},
+    {"refusal", "{\"choices\":[{\"delta\":{\"refusal\":\"no\"}}]}", SCAN_CHOICES | SCAN_REFUSAL,
+     NONE, NONE, NONE, NONE, NONE},
+    {"azure first",
+     "{\"choices\":[],\"prompt_filter_results\":[{\"prompt_index\":0,\"content_filter_results\":{"
+     "\"hate\":{\"filtered\":false}}}]}",
+     0, NONE, NONE, NONE, NONE, NONE},
+    {"obfuscation",
+     "{\"choices\":[{\"delta\":{\"content\":\"a\"}}],\"obfuscation\":\"x\\\"y\",\"service_tier\":"
+     "\"default\"}",
+     SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
+    {"no stream",
+     "{\"choices\":[{\"message\":{\"role\":\"assistant\",\"content\":\"abc\"},\"finish_reason\":"
+     "\"stop\"}],\"usage\":{\"completion_tokens\":3}}",
      SCAN_CHOICES | SCAN_CONTENT | SCAN_FINISH | SCAN_USAGE, NONE, NONE, 3, NONE, NONE},
-    {"error object", "{\"error\":{\"message\":\"m\",\"code\":400}}", SCAN_ERROR, NONE, NONE, NONE, NONE, NONE},
-    {"error string", "{\"error\":\"m\",\"error_type\":\"generation\"}", SCAN_ERROR, NONE, NONE, NONE, NONE, NONE},
+    {"error object", "{\"error\":{\"message\":\"m\",\"code\":400}}", SCAN_ERROR, NONE, NONE, NONE,
+     NONE, NONE},
+    {"error string", "{\"error\":\"m\",\"error_type\":\"generation\"}", SCAN_ERROR, NONE, NONE,
+     NONE, NONE, NONE},
     {"error true", "{\"error\":true}", SCAN_ERROR, NONE, NONE, NONE, NONE, NONE},
     {"error number", "{\"error\":3}", SCAN_ERROR, NONE, NONE, NONE, NONE, NONE},
     {"error array", "{\"error\":[ 0 ]}", SCAN_ERROR, NONE, NONE, NONE, NONE, NONE},
@@ -54,36 +102,75 @@ static const struct {
     {"falsy string", "{\"error\":\"\"}", 0, NONE, NONE, NONE, NONE, NONE},
     {"falsy zero", "{\"error\":0}", 0, NONE, NONE, NONE, NONE, NONE},
     {"falsy false", "{\"error\":false}", 0, NONE, NONE, NONE, NONE, NONE},
-    {"flat error", "{\"object\":\"error\",\"message\":\"m\",\"type\":\"BadRequestError\",\"code\":400}", SCAN_ERROR, NONE, NONE, NONE, NONE, NONE},
+    {"flat error",
+     "{\"object\":\"error\",\"message\":\"m\",\"type\":\"BadRequestError\",\"code\":400}",
+     SCAN_ERROR, NONE, NONE, NONE, NONE, NONE},
     {"typed error", "{\"type\":\"error\",\"x\":{}}", SCAN_ERROR, NONE, NONE, NONE, NONE, NONE},
-    {"nested error is no error", "{\"choices\":[{\"delta\":{\"error\":\"x\"},\"error\":{\"a\":1}}],\"meta\":{\"error\":\"x\",\"object\":\"error\"}}", SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
-    {"simulated", "{\"system_fingerprint\":\"assay-sim/v6e\",\"choices\":[]}", SCAN_SIMULATED, NONE, NONE, NONE, NONE, NONE},
-    {"simulated model", "{\"model\":\"sim/v6e-8/m\",\"system_fingerprint\":null}", SCAN_SIMULATED, NONE, NONE, NONE, NONE, NONE},
-    {"not simulated", "{\"model\":\"x-sim/v6e\",\"system_fingerprint\":\"fp_1\"}", 0, NONE, NONE, NONE, NONE, NONE},
+    {"nested error is no error",
+     "{\"choices\":[{\"delta\":{\"error\":\"x\"},\"error\":{\"a\":1}}],\"meta\":{\"error\":\"x\","
+     "\"object\":\"error\"}}",
+     SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
+    {"simulated", "{\"system_fingerprint\":\"assay-sim/v6e\",\"choices\":[]}", SCAN_SIMULATED, NONE,
+     NONE, NONE, NONE, NONE},
+    {"simulated model", "{\"model\":\"sim/v6e-8/m\",\"system_fingerprint\":null}", SCAN_SIMULATED,
+     NONE, NONE, NONE, NONE, NONE},
+    {"not simulated", "{\"model\":\"x-sim/v6e\",\"system_fingerprint\":\"fp_1\"}", 0, NONE, NONE,
+     NONE, NONE, NONE},
     /* adversarial */
-    {"keys in strings", "{\"choices\":[{\"delta\":{\"content\":\"\",\"role\":\"\\\"content\\\":\\\"x\\\"\"}}],\"id\":\"\\\",\\\"error\\\":\\\"x\\\"\"}", SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
-    {"keys in arguments", "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"arguments\":\"{\\\"content\\\":\\\"x\\\",\\\"usage\\\":{\\\"completion_tokens\\\":99}}\"}}]}}]}",
+    {"keys in strings",
+     "{\"choices\":[{\"delta\":{\"content\":\"\",\"role\":\"\\\"content\\\":\\\"x\\\"\"}}],\"id\":"
+     "\"\\\",\\\"error\\\":\\\"x\\\"\"}",
+     SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
+    {"keys in arguments",
+     "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"function\":{\"arguments\":\"{\\\"content\\\":"
+     "\\\"x\\\",\\\"usage\\\":{\\\"completion_tokens\\\":99}}\"}}]}}]}",
      SCAN_CHOICES | SCAN_TOOL_CALL, NONE, NONE, NONE, NONE, NONE},
-    {"keys in logprobs", "{\"choices\":[{\"logprobs\":{\"content\":[{\"token\":\"content\",\"text\":\"x\",\"top_logprobs\":[{\"token\":\"\\\"}\"}]}]},\"delta\":{}}]}", SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
-    {"usage elsewhere", "{\"x_groq\":{\"usage\":{\"completion_tokens\":9}},\"choices\":[{\"usage\":{\"completion_tokens\":8}}]}", SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
-    {"choices elsewhere", "{\"delta\":{\"content\":\"x\"},\"text\":\"y\",\"a\":[{\"choices\":[{\"text\":\"z\"}]}]}", 0, NONE, NONE, NONE, NONE, NONE},
-    {"escaped key", "{\"choices\":[{\"delta\":{\"c\\u006fntent\":\"x\"}}]}", SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
-    {"repeated key", "{\"choices\":[{\"delta\":{\"content\":\"x\",\"content\":\"\"}}]}", SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
-    {"content parts", "{\"choices\":[{\"delta\":{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}}]}", SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
-    {"content number", "{\"choices\":[{\"delta\":{\"content\":5}}]}", SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
-    {"choices object", "{\"choices\":{\"delta\":{\"content\":\"x\"}}}", 0, NONE, NONE, NONE, NONE, NONE},
-    {"choice null", "{\"choices\":[null,{\"text\":\"a\"}]}", SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
-    {"count as real", "{\"usage\":{\"completion_tokens\":12.0}}", SCAN_USAGE, NONE, NONE, 12, NONE, NONE},
-    {"count negative", "{\"usage\":{\"completion_tokens\":-2}}", SCAN_USAGE, NONE, NONE, NONE, NONE, NONE},
-    {"count as text", "{\"usage\":{\"completion_tokens\":\"7\"}}", SCAN_USAGE, NONE, NONE, NONE, NONE, NONE},
-    {"large count", "{\"usage\":{\"completion_tokens\":123456789012345678}}", SCAN_USAGE, NONE, NONE, 123456789012345678, NONE, NONE},
+    {"keys in logprobs",
+     "{\"choices\":[{\"logprobs\":{\"content\":[{\"token\":\"content\",\"text\":\"x\",\"top_"
+     "logprobs\":[{\"token\":\"\\\"}\"}]}]},\"delta\":{}}]}",
+     SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
+    {"usage elsewhere",
+     "{\"x_groq\":{\"usage\":{\"completion_tokens\":9}},\"choices\":[{\"usage\":{\"completion_"
+     "tokens\":8}}]}",
+     SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
+    {"choices elsewhere",
+     "{\"delta\":{\"content\":\"x\"},\"text\":\"y\",\"a\":[{\"choices\":[{\"text\":\"z\"}]}]}", 0,
+     NONE, NONE, NONE, NONE, NONE},
+    {"escaped key", "{\"choices\":[{\"delta\":{\"c\\u006fntent\":\"x\"}}]}",
+     SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
+    {"repeated key", "{\"choices\":[{\"delta\":{\"content\":\"x\",\"content\":\"\"}}]}",
+     SCAN_CHOICES, NONE, NONE, NONE, NONE, NONE},
+    {"content parts",
+     "{\"choices\":[{\"delta\":{\"content\":[{\"type\":\"text\",\"text\":\"x\"}]}}]}",
+     SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
+    {"content number", "{\"choices\":[{\"delta\":{\"content\":5}}]}", SCAN_CHOICES, NONE, NONE,
+     NONE, NONE, NONE},
+    {"choices object", "{\"choices\":{\"delta\":{\"content\":\"x\"}}}", 0, NONE, NONE, NONE, NONE,
+     NONE},
+    {"choice null", "{\"choices\":[null,{\"text\":\"a\"}]}", SCAN_CHOICES | SCAN_CONTENT, NONE,
+     NONE, NONE, NONE, NONE},
+    {"count as real", "{\"usage\":{\"completion_tokens\":12.0}}", SCAN_USAGE, NONE, NONE, 12, NONE,
+     NONE},
+    {"count negative", "{\"usage\":{\"completion_tokens\":-2}}", SCAN_USAGE, NONE, NONE, NONE, NONE,
+     NONE},
+    {"count as text", "{\"usage\":{\"completion_tokens\":\"7\"}}", SCAN_USAGE, NONE, NONE, NONE,
+     NONE, NONE},
+    {"large count", "{\"usage\":{\"completion_tokens\":123456789012345678}}", SCAN_USAGE, NONE,
+     NONE, 123456789012345678, NONE, NONE},
     {"usage text", "{\"usage\":\"none\"}", 0, NONE, NONE, NONE, NONE, NONE},
-    {"spaces", " {\n\t\"choices\" : [ { \"text\" : \"a\" , \"finish_reason\" : null } ] , \"usage\" : { } }\r\n", SCAN_CHOICES | SCAN_CONTENT | SCAN_USAGE, NONE, NONE, NONE, NONE, NONE},
+    {"spaces",
+     " {\n\t\"choices\" : [ { \"text\" : \"a\" , \"finish_reason\" : null } ] , \"usage\" : { } "
+     "}\r\n",
+     SCAN_CHOICES | SCAN_CONTENT | SCAN_USAGE, NONE, NONE, NONE, NONE, NONE},
     {"empty", "{}", 0, NONE, NONE, NONE, NONE, NONE},
-    {"escapes", "{\"choices\":[{\"text\":\"\\n\\u00e9\\ud83d\\ude00\\\\\\\"\\/\"}]}", SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
-    {"raw U+2028", "{\"choices\":[{\"text\":\"\xE2\x80\xA8\"}]}", SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
-    {"deep", "{\"x\":[[[[{\"a\":[[{}]],\"content\":\"x\"}]]]],\"choices\":[]}", 0, NONE, NONE, NONE, NONE, NONE},
+    {"escapes", "{\"choices\":[{\"text\":\"\\n\\u00e9\\ud83d\\ude00\\\\\\\"\\/\"}]}",
+     SCAN_CHOICES | SCAN_CONTENT, NONE, NONE, NONE, NONE, NONE},
+    {"raw U+2028", "{\"choices\":[{\"text\":\"\xE2\x80\xA8\"}]}", SCAN_CHOICES | SCAN_CONTENT, NONE,
+     NONE, NONE, NONE, NONE},
+    {"deep", "{\"x\":[[[[{\"a\":[[{}]],\"content\":\"x\"}]]]],\"choices\":[]}", 0, NONE, NONE, NONE,
+     NONE, NONE},
 };
+// clang-format on
 enum { NSHAPES = sizeof shapes / sizeof *shapes };
 
 static void check(const char *name, const struct scan *got, const struct scan *want) {
@@ -97,10 +184,12 @@ static void check(const char *name, const struct scan *got, const struct scan *w
 
 Test(backends_http_scan, shapes) {
     for (int i = 0; i < NSHAPES; i++) {
-        struct scan want = {shapes[i].flags, shapes[i].ids, shapes[i].prompt, shapes[i].completion, shapes[i].cached, shapes[i].reasoning};
+        struct scan want = {shapes[i].flags,      shapes[i].ids,    shapes[i].prompt,
+                            shapes[i].completion, shapes[i].cached, shapes[i].reasoning};
         struct scan got;
         bool slow;
-        cr_assert(eq(int, scan_any(shapes[i].json, strlen(shapes[i].json), &got, &slow), SCAN_OK), "%s", shapes[i].name);
+        cr_assert(eq(int, scan_any(shapes[i].json, strlen(shapes[i].json), &got, &slow), SCAN_OK),
+                  "%s", shapes[i].name);
         check(shapes[i].name, &got, &want);
         json_t *root = json_loads(shapes[i].json, 0, NULL);
         cr_assert(ne(ptr, root, NULL), "%s", shapes[i].name);
@@ -114,28 +203,67 @@ Test(backends_http_scan, shapes) {
 Test(backends_http_scan, usual_shapes_are_fast) {
     for (int i = 0; strcmp(shapes[i].name, "no stream"); i++) {
         struct scan got;
-        cr_assert(eq(int, scan_event(shapes[i].json, strlen(shapes[i].json), &got), SCAN_OK), "%s", shapes[i].name);
+        cr_assert(eq(int, scan_event(shapes[i].json, strlen(shapes[i].json), &got), SCAN_OK), "%s",
+                  shapes[i].name);
     }
 }
 
 Test(backends_http_scan, malformed) {
     static const char *const bad[] = {
-        "", " ", "{", "}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{,}", "{\"a\":1 \"b\":2}", "{\"a\":[1,]}", "{\"a\":[1 2]}", "{\"a\":[}", "{\"a\":{]}",
-        "{} x", "{}{}", "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":\"\\u12g4\"}", "{\"a\":\"\\u12", "{\"a\":\"", "{\"a\":tru}", "{\"a\":01}", "{\"a\":1.}",
-        "{\"a\":-}", "{\"a\":1e}", "{\"a\":.5}", "{\"a\":+1}", "{a:1}", "{'a':1}", "{\"a\":NaN}", "{\"choices\":[{\"text\":\"b\"]}", "{\"choices\":[{\"text\":\"b\"}",
-        "{\"choices\":[{}},", "{\"usage\":{\"completion_tokens\":1", "{\"usage\":{\"completion_tokens\":}}", "{\"error\":{", "{\"error\":\"", "<html>", "hello", "{\"a\":1}\x01",
+        "",
+        " ",
+        "{",
+        "}",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1,}",
+        "{,}",
+        "{\"a\":1 \"b\":2}",
+        "{\"a\":[1,]}",
+        "{\"a\":[1 2]}",
+        "{\"a\":[}",
+        "{\"a\":{]}",
+        "{} x",
+        "{}{}",
+        "{\"a\":\"\n\"}",
+        "{\"a\":\"\\x\"}",
+        "{\"a\":\"\\u12g4\"}",
+        "{\"a\":\"\\u12",
+        "{\"a\":\"",
+        "{\"a\":tru}",
+        "{\"a\":01}",
+        "{\"a\":1.}",
+        "{\"a\":-}",
+        "{\"a\":1e}",
+        "{\"a\":.5}",
+        "{\"a\":+1}",
+        "{a:1}",
+        "{'a':1}",
+        "{\"a\":NaN}",
+        "{\"choices\":[{\"text\":\"b\"]}",
+        "{\"choices\":[{\"text\":\"b\"}",
+        "{\"choices\":[{}},",
+        "{\"usage\":{\"completion_tokens\":1",
+        "{\"usage\":{\"completion_tokens\":}}",
+        "{\"error\":{",
+        "{\"error\":\"",
+        "<html>",
+        "hello",
+        "{\"a\":1}\x01",
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct scan s;
         bool slow;
         cr_assert(eq(ptr, json_loads(bad[i], 0, NULL), NULL), "%s", bad[i]);
-        cr_assert(eq(int, scan_any(bad[i], strlen(bad[i]), &s, &slow), SCAN_MALFORMED), "%s", bad[i]);
+        cr_assert(eq(int, scan_any(bad[i], strlen(bad[i]), &s, &slow), SCAN_MALFORMED), "%s",
+                  bad[i]);
     }
     static const char *const no_object[] = {"[]", "1", "\"x\"", "null", "[{\"choices\":[]}]"};
     for (size_t i = 0; i < sizeof no_object / sizeof *no_object; i++) {
         struct scan s;
         bool slow;
-        cr_assert(eq(int, scan_any(no_object[i], strlen(no_object[i]), &s, &slow), SCAN_MALFORMED), "%s", no_object[i]);
+        cr_assert(eq(int, scan_any(no_object[i], strlen(no_object[i]), &s, &slow), SCAN_MALFORMED),
+                  "%s", no_object[i]);
     }
 }
 
@@ -150,7 +278,8 @@ Test(backends_http_scan, truncated_anywhere) {
             memcpy(copy, shapes[i].json, n);
             struct scan s;
             bool slow;
-            cr_assert(eq(int, scan_any(copy, n, &s, &slow), SCAN_MALFORMED), "%s cut to %zu", shapes[i].name, n);
+            cr_assert(eq(int, scan_any(copy, n, &s, &slow), SCAN_MALFORMED), "%s cut to %zu",
+                      shapes[i].name, n);
             free(copy);
         }
     }
@@ -158,11 +287,45 @@ Test(backends_http_scan, truncated_anywhere) {
 
 /* ---- random documents ---- */
 
-static const char *const names[] = {"choices", "delta", "message", "text", "content", "reasoning", "reasoning_content", "refusal", "tool_calls",
-                                    "function_call", "finish_reason", "token_ids", "usage", "prompt_tokens", "completion_tokens",
-                                    "prompt_tokens_details", "completion_tokens_details", "cached_tokens", "reasoning_tokens", "error", "object",
-                                    "type", "model", "system_fingerprint", "logprobs", "id", "x"};
-static const char *const strings[] = {"", "a", "error", "length", "stop", "sim/x", "assay-sim/y", "\\\"content\\\":\\\"", "\\u00e9", "{\\\"a\\\":[", "\\\\", "longer text of many bytes \\n here"};
+static const char *const names[] = {"choices",
+                                    "delta",
+                                    "message",
+                                    "text",
+                                    "content",
+                                    "reasoning",
+                                    "reasoning_content",
+                                    "refusal",
+                                    "tool_calls",
+                                    "function_call",
+                                    "finish_reason",
+                                    "token_ids",
+                                    "usage",
+                                    "prompt_tokens",
+                                    "completion_tokens",
+                                    "prompt_tokens_details",
+                                    "completion_tokens_details",
+                                    "cached_tokens",
+                                    "reasoning_tokens",
+                                    "error",
+                                    "object",
+                                    "type",
+                                    "model",
+                                    "system_fingerprint",
+                                    "logprobs",
+                                    "id",
+                                    "x"};
+static const char *const strings[] = {"",
+                                      "a",
+                                      "error",
+                                      "length",
+                                      "stop",
+                                      "sim/x",
+                                      "assay-sim/y",
+                                      "\\\"content\\\":\\\"",
+                                      "\\u00e9",
+                                      "{\\\"a\\\":[",
+                                      "\\\\",
+                                      "longer text of many bytes \\n here"};
 enum { NNAMES = sizeof names / sizeof *names, NSTRINGS = sizeof strings / sizeof *strings };
 
 static void put_space(struct buf *b, struct rng *r) {
@@ -186,9 +349,11 @@ static void put_value(struct buf *b, struct rng *r, const char *under, int depth
     put_space(b, r);
     uint64_t kind = rng_below(r, 10);
     if (rng_below(r, 4)) {
-        if (!strcmp(under, "choices") || !strcmp(under, "tool_calls") || !strcmp(under, "token_ids"))
+        if (!strcmp(under, "choices") || !strcmp(under, "tool_calls") ||
+            !strcmp(under, "token_ids"))
             kind = 8;
-        else if (!strcmp(under, "delta") || !strcmp(under, "message") || strstr(under, "usage") || strstr(under, "details") || !*under)
+        else if (!strcmp(under, "delta") || !strcmp(under, "message") || strstr(under, "usage") ||
+                 strstr(under, "details") || !*under)
             kind = 9;
         else if (strstr(under, "_tokens"))
             kind = 5;
@@ -214,7 +379,15 @@ static void put_value(struct buf *b, struct rng *r, const char *under, int depth
         buf_printf(b, "%d", (int)rng_below(r, 100000));
         break;
     case 7: {
-        static const char *const odd[] = {"0", "-0", "-3", "1.5", "2e3", "-1.25E-7", "12.0", "9223372036854775807", "0.12345678901234567890"};
+        static const char *const odd[] = {"0",
+                                          "-0",
+                                          "-3",
+                                          "1.5",
+                                          "2e3",
+                                          "-1.25E-7",
+                                          "12.0",
+                                          "9223372036854775807",
+                                          "0.12345678901234567890"};
         buf_puts(b, odd[rng_below(r, sizeof odd / sizeof *odd)]);
         break;
     }
@@ -255,7 +428,8 @@ Test(backends_http_scan, random_documents_against_the_tree) {
         buf_clear(&b);
         buf_putc(&b, '{');
         for (uint64_t i = 0, n = 1 + rng_below(&r, 5); i < n; i++) {
-            const char *name = i == 0 && rng_below(&r, 3) ? "choices" : names[rng_below(&r, NNAMES)];
+            const char *name =
+                i == 0 && rng_below(&r, 3) ? "choices" : names[rng_below(&r, NNAMES)];
             if (i)
                 buf_putc(&b, ',');
             put_name(&b, name, &r);

@@ -1,6 +1,6 @@
-/* The event-stream parser: the WHATWG standard's examples (HTML, section 9.2.6 "Interpreting an event
- * stream"), its rules one by one, every way of cutting the bytes, and a naive reading of the standard
- * as oracle for random streams. */
+/* The event-stream parser: the WHATWG standard's examples (HTML, section 9.2.6 "Interpreting an
+ * event stream"), its rules one by one, every way of cutting the bytes, and a naive reading of the
+ * standard as oracle for random streams. */
 #include "backends/http/sse.h"
 #include "harness/core/rng.h"
 
@@ -19,6 +19,7 @@ static void record(void *ctx, const struct sse_event *ev) {
     buf_putc(b, '\x1e');
 }
 
+// clang-format off: a rule a row
 #define E "\x1e"
 static const struct {
     const char *name, *in;
@@ -27,8 +28,8 @@ static const struct {
 } rows[] = {
     {"standard: three lines", "data: YHOO\ndata: +2\ndata: 10\n\n", 0, "|YHOO\n+2\n10" E},
     {"standard: comment, ids, spaces",
-     ": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n", 0,
-     "|first event" E "|second event" E "| third event" E},
+     ": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n",
+     0, "|first event" E "|second event" E "| third event" E},
     {"standard: empty data, unfinished end", "data\n\ndata\ndata\n\ndata:", 0, "|" E "|\n" E},
     {"standard: the space is optional", "data:test\n\ndata: test\n\n", 0, "|test" E "|test" E},
     {"standard: types", "event: add\ndata: 73857293\n\nevent: remove\ndata: 2153\n\ndata: x\n\n", 0,
@@ -37,12 +38,33 @@ static const struct {
     {"CR", "data: a\rdata: b\r\rdata: c\r\r", 0, "|a\nb" E "|c" E},
     {"mixed line ends", "data: a\r\ndata: b\rdata: c\n\r\ndata: d\n\r", 0, "|a\nb\nc" E "|d" E},
     {"LF CR is two ends", "data: a\n\rdata: b\n\r", 0, "|a" E "|b" E},
-    {"byte order mark", "\xEF\xBB\xBF" "data: a\n\n", 0, "|a" E},
-    {"only the first mark is dropped", "\xEF\xBB\xBF\xEF\xBB\xBF" "data: a\n\ndata: b\n\n", 0, "|b" E},
-    {"half a mark is content", "\xEF\xBB" "data: a\n\ndata: b\n\n", 0, "|b" E},
+    {"byte order mark",
+     "\xEF\xBB\xBF"
+     "data: a\n\n",
+     0, "|a" E},
+    {"only the first mark is dropped",
+     "\xEF\xBB\xBF\xEF\xBB\xBF"
+     "data: a\n\ndata: b\n\n",
+     0, "|b" E},
+    {"half a mark is content",
+     "\xEF\xBB"
+     "data: a\n\ndata: b\n\n",
+     0, "|b" E},
     {"a mark later is content", "data: \xEF\xBB\xBF\n\n", 0, "|\xEF\xBB\xBF" E},
-    {"no other line ends", "data: a\xE2\x80\xA8" "b\xE2\x80\xA9" "c\xC2\x85" "d\x0B" "e\x0C" "f\n\n", 0,
-     "|a\xE2\x80\xA8" "b\xE2\x80\xA9" "c\xC2\x85" "d\x0B" "e\x0C" "f" E},
+    {"no other line ends",
+     "data: a\xE2\x80\xA8"
+     "b\xE2\x80\xA9"
+     "c\xC2\x85"
+     "d\x0B"
+     "e\x0C"
+     "f\n\n",
+     0,
+     "|a\xE2\x80\xA8"
+     "b\xE2\x80\xA9"
+     "c\xC2\x85"
+     "d\x0B"
+     "e\x0C"
+     "f" E},
     {"one space only", "data:  a\ndata:\tb\n\n", 0, "| a\n\tb" E},
     {"colon in the value", "data: {\"a\":1}\n\n", 0, "|{\"a\":1}" E},
     {"no data, no event; the type is forgotten", "event: x\n\ndata: a\n\n", 0, "|a" E},
@@ -56,6 +78,7 @@ static const struct {
     {"unfinished event", "data: a\n\ndata: b\n", 0, "|a" E},
     {"done mark", "data: [DONE]\n\n", 0, "|[DONE]" E},
 };
+// clang-format on
 enum { NROWS = sizeof rows / sizeof *rows };
 
 static struct str input(int i) {
@@ -106,9 +129,10 @@ Test(backends_http_sse, cut_anywhere_gives_the_same_events) {
                 feed(&s, in.p + a, b - a, &cut);
                 feed(&s, in.p + b, in.n - b, &cut);
                 cr_assert(eq(sz, cut.n, whole.n), "%s cut at %zu and %zu", rows[i].name, a, b);
-                cr_assert(zero(int, memcmp(cut.p ? cut.p : "", whole.p ? whole.p : "", whole.n)), "%s cut at %zu and %zu",
-                          rows[i].name, a, b);
-                cr_assert(s.events == counts[0] && s.comments == counts[1] && s.ignored == counts[2]);
+                cr_assert(zero(int, memcmp(cut.p ? cut.p : "", whole.p ? whole.p : "", whole.n)),
+                          "%s cut at %zu and %zu", rows[i].name, a, b);
+                cr_assert(s.events == counts[0] && s.comments == counts[1] &&
+                          s.ignored == counts[2]);
             }
         sse_clear(&s);
         buf_clear(&cut);
@@ -122,7 +146,8 @@ Test(backends_http_sse, cut_anywhere_gives_the_same_events) {
     sse_release(&s);
 }
 
-/* The standard's text taken literally: line ends made LF, then line by line over the whole stream. */
+/* The standard's text taken literally: line ends made LF, then line by line over the whole stream.
+ */
 static void oracle(const char *p, size_t n, struct buf *out) {
     char *text = malloc(n + 1), data[4096], type[4096] = "";
     size_t k = 0, ndata = 0;
@@ -172,7 +197,9 @@ static void oracle(const char *p, size_t n, struct buf *out) {
 }
 
 Test(backends_http_sse, random_streams_against_the_standard) {
-    static const char *const parts[] = {"data", "event", "id", ":", " ", "\n", "\r", "\r\n", "x", "\n\n", "data: y", "\xEF\xBB\xBF", "\xE2\x80\xA8", "retry", "\xEF"};
+    static const char *const parts[] = {"data",    "event",        "id",           ":",     " ",
+                                        "\n",      "\r",           "\r\n",         "x",     "\n\n",
+                                        "data: y", "\xEF\xBB\xBF", "\xE2\x80\xA8", "retry", "\xEF"};
     struct sse s;
     struct buf in, got, want;
     sse_init(&s, 1 << 20);
@@ -209,8 +236,14 @@ Test(backends_http_sse, pending_at_the_end) {
     static const struct {
         const char *in, *data;
     } ends[] = {
-        {"data: a\n\ndata: [DONE]", "[DONE]"}, {"data: x\n", "x"}, {"data: x\ndata: y", "x\ny"}, {"data: x\n\n", NULL},
-        {": c", NULL}, {"", NULL}, {"event: e", NULL}, {"data", ""},
+        {"data: a\n\ndata: [DONE]", "[DONE]"},
+        {"data: x\n", "x"},
+        {"data: x\ndata: y", "x\ny"},
+        {"data: x\n\n", NULL},
+        {": c", NULL},
+        {"", NULL},
+        {"event: e", NULL},
+        {"data", ""},
     };
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         for (size_t cut = 0; cut <= strlen(ends[i].in); cut++) {
@@ -239,8 +272,10 @@ static void count(void *ctx, const struct sse_event *ev) {
 
 /* Memory is bounded by the maximum, whatever the pieces. */
 Test(backends_http_sse, too_large) {
-    static const char in[] = "data: ok\n\ndata: 0123456789012345678901234567890123456789\n\ndata: no\n\n";
-    static const char lines[] = "data: ok\n\ndata: 0123456789012345\ndata: 0123456789012345\ndata: x\n\n";
+    static const char in[] =
+        "data: ok\n\ndata: 0123456789012345678901234567890123456789\n\ndata: no\n\n";
+    static const char lines[] =
+        "data: ok\n\ndata: 0123456789012345\ndata: 0123456789012345\ndata: x\n\n";
     const char *const both[] = {in, lines};
     for (int k = 0; k < 2; k++)
         for (size_t piece = 1; piece <= strlen(both[k]); piece++) {

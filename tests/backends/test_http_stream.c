@@ -9,7 +9,8 @@
 
 #define TEXT(s) "{\"choices\":[{\"index\":0,\"text\":\"" s "\",\"finish_reason\":null}]}"
 #define FINISH "{\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":\"length\"}]}"
-#define USAGE(p, c) "{\"choices\":[],\"usage\":{\"prompt_tokens\":" #p ",\"completion_tokens\":" #c "}}"
+#define USAGE(p, c)                                                                                \
+    "{\"choices\":[],\"usage\":{\"prompt_tokens\":" #p ",\"completion_tokens\":" #c "}}"
 
 #define REPLY(name, ...) static const struct mock_step name[] = {__VA_ARGS__, {MOCK_END, NULL, 0}}
 #define PLAY(f, options, ...)                                                                      \
@@ -19,9 +20,9 @@
     fixture_start(&f, &(struct mock_config){.replies = replies}, options)
 
 Test(backends_http_stream, three_tokens, .timeout = 20) {
-    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 20}, {MOCK_EVENT, TEXT("b")},
-         {MOCK_SLEEP, NULL, 20}, {MOCK_EVENT, TEXT("c")}, {MOCK_EVENT, FINISH}, {MOCK_EVENT, USAGE(4, 3)},
-         {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 20},
+         {MOCK_EVENT, TEXT("b")}, {MOCK_SLEEP, NULL, 20}, {MOCK_EVENT, TEXT("c")},
+         {MOCK_EVENT, FINISH}, {MOCK_EVENT, USAGE(4, 3)}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
     struct completion c = fixture_run(&f, 5, 3);
     cr_assert(eq(i32, c.fail_class, FAIL_NONE));
     cr_assert(eq(u32, c.output_tokens, 3));
@@ -77,8 +78,9 @@ Test(backends_http_stream, chunks_of_one_read_share_a_stamp, .timeout = 20) {
 
 /* The stamp belongs to the event's last byte. */
 Test(backends_http_stream, split_event_has_the_last_bytes_time, .timeout = 20) {
-    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 10}, {MOCK_CHUNK, "data: {\"choices\":[{\"te"},
-         {MOCK_SLEEP, NULL, 50}, {MOCK_CHUNK, "xt\":\"b\"}]}\n"}, {MOCK_SLEEP, NULL, 50}, {MOCK_CHUNK, "\n"},
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 10},
+         {MOCK_CHUNK, "data: {\"choices\":[{\"te"}, {MOCK_SLEEP, NULL, 50},
+         {MOCK_CHUNK, "xt\":\"b\"}]}\n"}, {MOCK_SLEEP, NULL, 50}, {MOCK_CHUNK, "\n"},
          {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
     fixture_run(&f, 0, 2);
     int64_t a = f.block.time_ns[fixture_event(&f, EVENT_TOKENS, 0, 0)];
@@ -89,15 +91,19 @@ Test(backends_http_stream, split_event_has_the_last_bytes_time, .timeout = 20) {
 
 Test(backends_http_stream, role_only_and_empty_are_no_tokens, .timeout = 20) {
     static const char *const chat[] = {"api=chat", NULL};
-    PLAY(f, chat, {MOCK_HEAD}, {MOCK_EVENT, "{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}"},
+    PLAY(f, chat, {MOCK_HEAD},
+         {MOCK_EVENT, "{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":\"\"}}]}"},
          {MOCK_EVENT, "{\"choices\":[{\"delta\":{\"role\":\"assistant\",\"content\":null}}]}"},
-         {MOCK_EVENT, "{\"choices\":[],\"usage\":null}"}, {MOCK_CHUNK, ": PROCESSING\n\n"}, {MOCK_SLEEP, NULL, 30},
+         {MOCK_EVENT, "{\"choices\":[],\"usage\":null}"}, {MOCK_CHUNK, ": PROCESSING\n\n"},
+         {MOCK_SLEEP, NULL, 30},
          {MOCK_EVENT, "{\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\"}}]}"},
          {MOCK_EVENT, "{\"choices\":[{\"delta\":{\"content\":\"yes\"}}]}"},
-         {MOCK_EVENT, "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"\"}}]}}]}"},
+         {MOCK_EVENT, "{\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{"
+                      "\"arguments\":\"\"}}]}}]}"},
          {MOCK_EVENT, "{\"choices\":[{\"delta\":{},\"finish_reason\":\"tool_calls\"}]}"},
          {MOCK_EVENT, "{\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":12,"
-                      "\"prompt_tokens_details\":{\"cached_tokens\":8},\"completion_tokens_details\":{\"reasoning_tokens\":5}}}"},
+                      "\"prompt_tokens_details\":{\"cached_tokens\":8},\"completion_tokens_"
+                      "details\":{\"reasoning_tokens\":5}}}"},
          {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
     struct completion c = fixture_run(&f, 0, 12);
     cr_assert(eq(u32, c.output_tokens, 12));
@@ -115,8 +121,10 @@ Test(backends_http_stream, role_only_and_empty_are_no_tokens, .timeout = 20) {
 }
 
 Test(backends_http_stream, token_ids_count_first, .timeout = 20) {
-    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, "{\"choices\":[{\"text\":\"\",\"token_ids\":[5,6,7]}]}"},
-         {MOCK_EVENT, "{\"choices\":[{\"text\":\"x\",\"token_ids\":[8]}]}"}, {MOCK_EVENT, FINISH}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    PLAY(f, NULL, {MOCK_HEAD},
+         {MOCK_EVENT, "{\"choices\":[{\"text\":\"\",\"token_ids\":[5,6,7]}]}"},
+         {MOCK_EVENT, "{\"choices\":[{\"text\":\"x\",\"token_ids\":[8]}]}"}, {MOCK_EVENT, FINISH},
+         {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
     struct completion c = fixture_run(&f, 0, 4);
     cr_assert(eq(u32, c.output_tokens, 4));
     cr_assert(eq(i64, f.block.a[fixture_event(&f, EVENT_TOKENS, 0, 0)], 3));
@@ -127,9 +135,12 @@ Test(backends_http_stream, token_ids_count_first, .timeout = 20) {
 
 /* Continuous usage: the step of the cumulative count, role event (0) included. */
 Test(backends_http_stream, growth_of_cumulative_usage, .timeout = 20) {
-#define CUMULATIVE(text, n) "{\"choices\":[{\"text\":\"" text "\"}],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":" #n "}}"
-    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, CUMULATIVE("", 0)}, {MOCK_EVENT, CUMULATIVE("ab", 2)}, {MOCK_EVENT, CUMULATIVE("", 3)},
-         {MOCK_EVENT, CUMULATIVE("cde", 7)}, {MOCK_EVENT, FINISH}, {MOCK_EVENT, USAGE(4, 7)}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+#define CUMULATIVE(text, n)                                                                        \
+    "{\"choices\":[{\"text\":\"" text                                                              \
+    "\"}],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":" #n "}}"
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, CUMULATIVE("", 0)}, {MOCK_EVENT, CUMULATIVE("ab", 2)},
+         {MOCK_EVENT, CUMULATIVE("", 3)}, {MOCK_EVENT, CUMULATIVE("cde", 7)}, {MOCK_EVENT, FINISH},
+         {MOCK_EVENT, USAGE(4, 7)}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
     struct completion c = fixture_run(&f, 0, 7);
     static const int64_t want[] = {2, 1, 4};
     cr_assert(eq(u32, c.output_tokens, 7));
@@ -142,7 +153,8 @@ Test(backends_http_stream, growth_of_cumulative_usage, .timeout = 20) {
 /* A total that rides on the finish event is no token event. */
 Test(backends_http_stream, usage_on_the_finish_event_is_no_token, .timeout = 20) {
     PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, TEXT("b")},
-         {MOCK_EVENT, "{\"choices\":[{\"text\":\"\",\"finish_reason\":\"length\"}],\"usage\":{\"completion_tokens\":2}}"},
+         {MOCK_EVENT, "{\"choices\":[{\"text\":\"\",\"finish_reason\":\"length\"}],\"usage\":{"
+                      "\"completion_tokens\":2}}"},
          {MOCK_LAST});
     struct completion c = fixture_run(&f, 0, 2);
     cr_assert(eq(u32, c.output_tokens, 2));
@@ -151,7 +163,8 @@ Test(backends_http_stream, usage_on_the_finish_event_is_no_token, .timeout = 20)
 }
 
 Test(backends_http_stream, without_usage_events_are_counted_and_told, .timeout = 20) {
-    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, TEXT("b")}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, TEXT("b")},
+         {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
     struct completion c = fixture_run(&f, 0, 2);
     cr_assert(eq(u32, c.output_tokens, 2));
     cr_assert(eq(i64, fixture_counter(&f, "requests_without_usage"), 1));
@@ -163,8 +176,8 @@ Test(backends_http_stream, without_usage_events_are_counted_and_told, .timeout =
 }
 
 Test(backends_http_stream, usage_after_done_still_counts, .timeout = 20) {
-    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, "[DONE]"}, {MOCK_EVENT, USAGE(4, 9)}, {MOCK_EVENT, TEXT("late")},
-         {MOCK_LAST});
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, "[DONE]"},
+         {MOCK_EVENT, USAGE(4, 9)}, {MOCK_EVENT, TEXT("late")}, {MOCK_LAST});
     struct completion c = fixture_run(&f, 0, 9);
     cr_assert(eq(u32, c.output_tokens, 9));
     cr_assert(eq(int, fixture_count(&f, EVENT_TOKENS, 0), 1));
@@ -179,8 +192,11 @@ Test(backends_http_stream, missing_final_blank_line_is_used_and_told, .timeout =
 }
 
 Test(backends_http_stream, one_document_has_no_first_token, .timeout = 20) {
-    PLAY(f, NULL, {MOCK_SEND, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 92\r\n\r\n"
-                              "{\"choices\":[{\"text\":\"abc\",\"finish_reason\":\"length\"}],\"usage\":{\"completion_tokens\":3       }}"});
+    PLAY(f, NULL,
+         {MOCK_SEND,
+          "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 92\r\n\r\n"
+          "{\"choices\":[{\"text\":\"abc\",\"finish_reason\":\"length\"}],\"usage\":{\"completion_"
+          "tokens\":3       }}"});
     struct completion c = fixture_run(&f, 0, 3);
     cr_assert(eq(i32, c.fail_class, FAIL_NONE));
     cr_assert(eq(u32, c.output_tokens, 3));
@@ -191,8 +207,11 @@ Test(backends_http_stream, one_document_has_no_first_token, .timeout = 20) {
 
 Test(backends_http_stream, not_streaming, .timeout = 20) {
     static const char *const options[] = {"stream=off", "api=chat", NULL};
-    PLAY(f, options, {MOCK_SEND, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 93\r\n\r\n"
-                                 "{\"choices\":[{\"message\":{\"content\":\"abc\"}}],\"usage\":{\"completion_tokens\":3,\"prompt_tokens\":2}}"});
+    PLAY(f, options,
+         {MOCK_SEND,
+          "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 93\r\n\r\n"
+          "{\"choices\":[{\"message\":{\"content\":\"abc\"}}],\"usage\":{\"completion_tokens\":3,"
+          "\"prompt_tokens\":2}}"});
     struct completion c = fixture_run(&f, 0, 3);
     cr_assert(eq(u32, c.output_tokens, 3));
     cr_assert(eq(int, fixture_count(&f, EVENT_TOKENS, 0), 0));
@@ -218,73 +237,108 @@ Test(backends_http_stream, not_streaming, .timeout = 20) {
         fixture_stop(&f);                                                                          \
     }
 
-#define JSON_HEAD(status, n) "HTTP/1.1 " status "\r\nContent-Type: application/json\r\nContent-Length: " #n "\r\n\r\n"
+#define JSON_HEAD(status, n)                                                                       \
+    "HTTP/1.1 " status "\r\nContent-Type: application/json\r\nContent-Length: " #n "\r\n\r\n"
 
-FAILS(status_429, NULL, FAIL_HTTP_STATUS, 429, 0, {MOCK_SEND, "HTTP/1.1 429 Too Many\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\n{}"})
+// clang-format off: a fault a row
+FAILS(status_429, NULL, FAIL_HTTP_STATUS, 429, 0,
+      {MOCK_SEND, "HTTP/1.1 429 Too Many\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\n{}"})
 FAILS(status_503_html, NULL, FAIL_HTTP_STATUS, 503, 0,
-      {MOCK_SEND, "HTTP/1.1 503 Busy\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<html></html>"})
-FAILS(status_400_json, NULL, FAIL_HTTP_STATUS, 400, 0, {MOCK_SEND, JSON_HEAD("400 Bad", 27) "{\"error\":{\"message\":\"bad\"}}"})
+      {MOCK_SEND,
+       "HTTP/1.1 503 Busy\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<html></html>"})
+FAILS(status_400_json, NULL, FAIL_HTTP_STATUS, 400, 0,
+      {MOCK_SEND, JSON_HEAD("400 Bad", 27) "{\"error\":{\"message\":\"bad\"}}"})
 FAILS(status_500_then_reset, NULL, FAIL_HTTP_STATUS, 500, 0,
-      {MOCK_SEND, "HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\nx"}, {MOCK_SLEEP, NULL, 20}, {MOCK_RESET})
+      {MOCK_SEND, "HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\nx"}, {MOCK_SLEEP, NULL, 20},
+      {MOCK_RESET})
 FAILS(redirect, NULL, FAIL_HTTP_STATUS, 307, 0,
-      {MOCK_SEND, "HTTP/1.1 307 Moved\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"})
+      {MOCK_SEND,
+       "HTTP/1.1 307 Moved\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"})
 FAILS(error_event_before_tokens, NULL, FAIL_IN_BAND_ERROR, 200, 0, {MOCK_HEAD},
-      {MOCK_EVENT, "{\"error\":{\"message\":\"too long\",\"code\":400}}"}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
-FAILS(error_event_mid_stream, NULL, FAIL_IN_BAND_ERROR, 200, 2, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, TEXT("b")},
-      {MOCK_EVENT, "{\"error\":\"out of memory\",\"error_type\":\"generation\"}"}, {MOCK_EVENT, TEXT("c")}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
-FAILS(error_by_object, NULL, FAIL_IN_BAND_ERROR, 200, 0, {MOCK_HEAD}, {MOCK_EVENT, "{\"object\":\"error\",\"message\":\"no\"}"},
-      {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
-FAILS(error_by_type, NULL, FAIL_IN_BAND_ERROR, 200, 0, {MOCK_HEAD}, {MOCK_EVENT, "{\"type\":\"error\"}"}, {MOCK_LAST})
+      {MOCK_EVENT, "{\"error\":{\"message\":\"too long\",\"code\":400}}"}, {MOCK_EVENT, "[DONE]"},
+      {MOCK_LAST})
+FAILS(error_event_mid_stream, NULL, FAIL_IN_BAND_ERROR, 200, 2, {MOCK_HEAD},
+      {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, TEXT("b")},
+      {MOCK_EVENT, "{\"error\":\"out of memory\",\"error_type\":\"generation\"}"},
+      {MOCK_EVENT, TEXT("c")}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
+FAILS(error_by_object, NULL, FAIL_IN_BAND_ERROR, 200, 0, {MOCK_HEAD},
+      {MOCK_EVENT, "{\"object\":\"error\",\"message\":\"no\"}"}, {MOCK_EVENT, "[DONE]"},
+      {MOCK_LAST})
+FAILS(error_by_type, NULL, FAIL_IN_BAND_ERROR, 200, 0, {MOCK_HEAD},
+      {MOCK_EVENT, "{\"type\":\"error\"}"}, {MOCK_LAST})
 FAILS(error_by_event_name, NULL, FAIL_IN_BAND_ERROR, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
       {MOCK_CHUNK, "event: error\ndata: oops\n\n"}, {MOCK_LAST})
-FAILS(error_in_one_document, NULL, FAIL_IN_BAND_ERROR, 200, 0, {MOCK_SEND, JSON_HEAD("200 OK", 27) "{\"error\":{\"message\":\"bad\"}}"})
-FAILS(error_then_silence, ((const char *const[]){"timeout_drain=50ms", NULL}), FAIL_IN_BAND_ERROR, 200, 1, {MOCK_HEAD},
-      {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, "{\"error\":\"x\"}"}, {MOCK_HANG})
-FAILS(done_without_tokens, NULL, FAIL_NO_OUTPUT, 200, 0, {MOCK_HEAD}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
-FAILS(finish_without_tokens, NULL, FAIL_NO_OUTPUT, 200, 0, {MOCK_HEAD}, {MOCK_EVENT, FINISH}, {MOCK_EVENT, USAGE(4, 0)},
-      {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
-FAILS(done_without_tokens_then_silence, ((const char *const[]){"timeout_drain=50ms", NULL}), FAIL_NO_OUTPUT, 200, 0, {MOCK_HEAD},
-      {MOCK_EVENT, "[DONE]"}, {MOCK_HANG})
+FAILS(error_in_one_document, NULL, FAIL_IN_BAND_ERROR, 200, 0,
+      {MOCK_SEND, JSON_HEAD("200 OK", 27) "{\"error\":{\"message\":\"bad\"}}"})
+FAILS(error_then_silence, ((const char *const[]){"timeout_drain=50ms", NULL}), FAIL_IN_BAND_ERROR,
+      200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, "{\"error\":\"x\"}"}, {MOCK_HANG})
+FAILS(done_without_tokens, NULL, FAIL_NO_OUTPUT, 200, 0, {MOCK_HEAD}, {MOCK_EVENT, "[DONE]"},
+      {MOCK_LAST})
+FAILS(finish_without_tokens, NULL, FAIL_NO_OUTPUT, 200, 0, {MOCK_HEAD}, {MOCK_EVENT, FINISH},
+      {MOCK_EVENT, USAGE(4, 0)}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
+FAILS(done_without_tokens_then_silence, ((const char *const[]){"timeout_drain=50ms", NULL}),
+      FAIL_NO_OUTPUT, 200, 0, {MOCK_HEAD}, {MOCK_EVENT, "[DONE]"}, {MOCK_HANG})
 FAILS(empty_body, NULL, FAIL_NO_OUTPUT, 200, 0, {MOCK_HEAD}, {MOCK_LAST})
 FAILS(empty_document, NULL, FAIL_NO_OUTPUT, 200, 0, {MOCK_SEND, JSON_HEAD("200 OK", 0)})
-FAILS(only_comments, NULL, FAIL_NO_OUTPUT, 200, 0, {MOCK_HEAD}, {MOCK_CHUNK, ": wait\n\n: wait\n\n"}, {MOCK_LAST})
-FAILS(no_terminator, NULL, FAIL_NO_TERMINATOR, 200, 2, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, TEXT("b")}, {MOCK_LAST})
+FAILS(only_comments, NULL, FAIL_NO_OUTPUT, 200, 0, {MOCK_HEAD},
+      {MOCK_CHUNK, ": wait\n\n: wait\n\n"}, {MOCK_LAST})
+FAILS(no_terminator, NULL, FAIL_NO_TERMINATOR, 200, 2, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
+      {MOCK_EVENT, TEXT("b")}, {MOCK_LAST})
 FAILS(no_terminator_by_close, NULL, FAIL_NO_TERMINATOR, 200, 1,
-      {MOCK_SEND, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: " TEXT("a") "\n\n"}, {MOCK_CLOSE})
-FAILS(truncated_between_chunks, NULL, FAIL_TRUNCATED, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_CLOSE})
-FAILS(truncated_in_a_chunk, NULL, FAIL_TRUNCATED, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SEND, "40\r\ndata: {\"cho"}, {MOCK_CLOSE})
-FAILS(truncated_after_finish, NULL, FAIL_TRUNCATED, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, FINISH}, {MOCK_CLOSE})
-FAILS(truncated_document, NULL, FAIL_TRUNCATED, 200, 0, {MOCK_SEND, JSON_HEAD("200 OK", 500) "{\"choices\":[{\"text\":\"a\"}]}"}, {MOCK_CLOSE})
+      {MOCK_SEND,
+       "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: " TEXT("a") "\n\n"},
+      {MOCK_CLOSE})
+FAILS(truncated_between_chunks, NULL, FAIL_TRUNCATED, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
+      {MOCK_CLOSE})
+FAILS(truncated_in_a_chunk, NULL, FAIL_TRUNCATED, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
+      {MOCK_SEND, "40\r\ndata: {\"cho"}, {MOCK_CLOSE})
+FAILS(truncated_after_finish, NULL, FAIL_TRUNCATED, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
+      {MOCK_EVENT, FINISH}, {MOCK_CLOSE})
+FAILS(truncated_document, NULL, FAIL_TRUNCATED, 200, 0,
+      {MOCK_SEND, JSON_HEAD("200 OK", 500) "{\"choices\":[{\"text\":\"a\"}]}"}, {MOCK_CLOSE})
 FAILS(reset_before_the_answer, NULL, FAIL_RESET, 0, 0, {MOCK_SLEEP, NULL, 10}, {MOCK_RESET})
 FAILS(close_before_the_answer, NULL, FAIL_RESET, 0, 0, {MOCK_SLEEP, NULL, 10}, {MOCK_CLOSE})
-FAILS(reset_mid_stream, NULL, FAIL_RESET, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 30}, {MOCK_RESET})
-FAILS(bad_json, NULL, FAIL_BAD_JSON, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, "{\"choices\":[{\"text\":\"b\"]}"},
-      {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
+FAILS(reset_mid_stream, NULL, FAIL_RESET, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
+      {MOCK_SLEEP, NULL, 30}, {MOCK_RESET})
+FAILS(bad_json, NULL, FAIL_BAD_JSON, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
+      {MOCK_EVENT, "{\"choices\":[{\"text\":\"b\"]}"}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
 FAILS(no_object, NULL, FAIL_BAD_JSON, 200, 0, {MOCK_HEAD}, {MOCK_EVENT, "[1,2]"}, {MOCK_LAST})
 FAILS(document_is_no_json, NULL, FAIL_BAD_JSON, 200, 0, {MOCK_SEND, JSON_HEAD("200 OK", 5) "hello"})
 FAILS(html_instead_of_events, NULL, FAIL_BAD_SSE, 200, 0,
-      {MOCK_SEND, "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 14\r\n\r\n<html>\n</html>"})
-FAILS(json_messages_without_data, NULL, FAIL_BAD_SSE, 200, 0, {MOCK_HEAD}, {MOCK_CHUNK, "{\"text\": \"a\"}\n{\"text\": \"b\"}\n"}, {MOCK_LAST})
-FAILS(garbage_bytes, NULL, FAIL_BAD_SSE, 0, 0, {MOCK_SEND, "\x01\x02\xff\xfe garbage \r\n\r\n more"}, {MOCK_CLOSE})
-FAILS(garbage_body, NULL, FAIL_BAD_SSE, 200, 0, {MOCK_HEAD}, {MOCK_CHUNK, "\x01\x02\xff\xfe\n\n\x1f\x8b\x08"}, {MOCK_LAST})
-FAILS(garbage_chunk_size, NULL, FAIL_BAD_SSE, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 20}, {MOCK_SEND, "xyz\r\n"})
-FAILS(first_token_timeout, ((const char *const[]){"timeout_first_token=60ms", NULL}), FAIL_TIMEOUT_FIRST_TOKEN, 0, 0, {MOCK_HANG})
-FAILS(first_token_timeout_after_role, ((const char *const[]){"timeout_first_token=60ms", NULL}), FAIL_TIMEOUT_FIRST_TOKEN, 200, 0,
-      {MOCK_HEAD}, {MOCK_EVENT, TEXT("")}, {MOCK_HANG})
-FAILS(idle_timeout, ((const char *const[]){"timeout_idle=60ms", NULL}), FAIL_TIMEOUT_IDLE, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_HANG})
-FAILS(total_timeout, ((const char *const[]){"timeout_total=80ms", NULL}), FAIL_TIMEOUT_TOTAL, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
-      {MOCK_SLEEP, NULL, 30}, {MOCK_CHUNK, ": alive\n\n"}, {MOCK_HANG})
-FAILS(length_mismatch_when_fatal, ((const char *const[]){"verify_length=fail", NULL}), FAIL_LENGTH_MISMATCH, 200, 1, {MOCK_HEAD},
-      {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, USAGE(4, 1)}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
-FAILS(huge_event, ((const char *const[]){"max_event=1024", NULL}), FAIL_BAD_SSE, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
+      {MOCK_SEND,
+       "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 14\r\n\r\n<html>\n</html>"})
+FAILS(json_messages_without_data, NULL, FAIL_BAD_SSE, 200, 0, {MOCK_HEAD},
+      {MOCK_CHUNK, "{\"text\": \"a\"}\n{\"text\": \"b\"}\n"}, {MOCK_LAST})
+FAILS(garbage_bytes, NULL, FAIL_BAD_SSE, 0, 0,
+      {MOCK_SEND, "\x01\x02\xff\xfe garbage \r\n\r\n more"}, {MOCK_CLOSE})
+FAILS(garbage_body, NULL, FAIL_BAD_SSE, 200, 0, {MOCK_HEAD},
+      {MOCK_CHUNK, "\x01\x02\xff\xfe\n\n\x1f\x8b\x08"}, {MOCK_LAST})
+FAILS(garbage_chunk_size, NULL, FAIL_BAD_SSE, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
+      {MOCK_SLEEP, NULL, 20}, {MOCK_SEND, "xyz\r\n"})
+FAILS(first_token_timeout, ((const char *const[]){"timeout_first_token=60ms", NULL}),
+      FAIL_TIMEOUT_FIRST_TOKEN, 0, 0, {MOCK_HANG})
+FAILS(first_token_timeout_after_role, ((const char *const[]){"timeout_first_token=60ms", NULL}),
+      FAIL_TIMEOUT_FIRST_TOKEN, 200, 0, {MOCK_HEAD}, {MOCK_EVENT, TEXT("")}, {MOCK_HANG})
+FAILS(idle_timeout, ((const char *const[]){"timeout_idle=60ms", NULL}), FAIL_TIMEOUT_IDLE, 200, 1,
+      {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_HANG})
+FAILS(total_timeout, ((const char *const[]){"timeout_total=80ms", NULL}), FAIL_TIMEOUT_TOTAL, 200,
+      1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 30}, {MOCK_CHUNK, ": alive\n\n"},
+      {MOCK_HANG})
+FAILS(length_mismatch_when_fatal, ((const char *const[]){"verify_length=fail", NULL}),
+      FAIL_LENGTH_MISMATCH, 200, 1, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, USAGE(4, 1)},
+      {MOCK_EVENT, "[DONE]"}, {MOCK_LAST})
+FAILS(huge_event, ((const char *const[]){"max_event=1024", NULL}), FAIL_BAD_SSE, 200, 1,
+      {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")},
       {MOCK_SEND, "ffffff\r\ndata: {\"choices\":[{\"text\":\""},
 #define X64 "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
       {MOCK_SEND, X64 X64 X64 X64 X64 X64 X64 X64 X64 X64 X64 X64 X64 X64 X64 X64 X64}, {MOCK_HANG})
 
+// clang-format on
 Test(backends_http_faults, idle_is_reset_by_comments, .timeout = 20) {
     static const char *const options[] = {"timeout_idle=100ms", NULL};
-    PLAY(f, options, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 60}, {MOCK_CHUNK, ": a\n\n"}, {MOCK_SLEEP, NULL, 60},
-         {MOCK_CHUNK, ": b\n\n"}, {MOCK_SLEEP, NULL, 60}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    PLAY(f, options, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 60},
+         {MOCK_CHUNK, ": a\n\n"}, {MOCK_SLEEP, NULL, 60}, {MOCK_CHUNK, ": b\n\n"},
+         {MOCK_SLEEP, NULL, 60}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
     cr_assert(eq(i32, fixture_run(&f, 0, 1).fail_class, FAIL_NONE));
     fixture_stop(&f);
 }
@@ -298,7 +352,8 @@ Test(backends_http_faults, done_then_silence_is_success, .timeout = 20) {
 }
 
 Test(backends_http_faults, length_mismatch_is_told, .timeout = 20) {
-    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, USAGE(4, 1)}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, USAGE(4, 1)},
+         {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
     cr_assert(eq(i32, fixture_run(&f, 0, 3).fail_class, FAIL_NONE));
     cr_assert(eq(i64, fixture_counter(&f, "length_mismatch"), 1));
     fixture_stop(&f);
@@ -308,14 +363,16 @@ Test(backends_http_faults, length_mismatch_is_told, .timeout = 20) {
 Test(backends_http_faults, first_error_hides_the_key, .timeout = 20) {
     static const char *const options[] = {"api_key_env=MOCK_KEY", NULL};
     setenv("MOCK_KEY", "sk-secret", 1);
-    PLAY(f, options, {MOCK_SEND, JSON_HEAD("401 No", 37) "{\"error\":\"wrong key sk-secret given\"}"});
+    PLAY(f, options,
+         {MOCK_SEND, JSON_HEAD("401 No", 37) "{\"error\":\"wrong key sk-secret given\"}"});
     cr_assert(eq(i32, fixture_run(&f, 0, 1).fail_class, FAIL_HTTP_STATUS));
     struct backend_info info;
     cr_assert(zero(int, backend_http.describe(f.backend, &info, &f.err)));
     char *text = json_dumps(info.details, 0);
     cr_assert(eq(ptr, (void *)strstr(text, "sk-secret"), NULL));
     cr_assert(ne(ptr, (void *)strstr(text, "wrong key *********"), NULL));
-    cr_assert(ne(ptr, (void *)strstr(mock_post(f.server, 0), "Authorization: Bearer sk-secret\r\n"), NULL));
+    cr_assert(ne(ptr, (void *)strstr(mock_post(f.server, 0), "Authorization: Bearer sk-secret\r\n"),
+                 NULL));
     free(text);
     json_decref(info.details);
     fixture_stop(&f);
@@ -345,7 +402,8 @@ Test(backends_http_faults, stop_interrupts, .timeout = 20) {
     int n;
     cr_assert(eq(int, fixture_submit(&f, &r), SUBMIT_QUEUED));
     f.stop = 1;
-    cr_assert(eq(int, backend_http.wait(f.backend, INT64_MAX, &c, 1, &n, &f.stop, &f.err), ASSAY_EINTERRUPTED));
+    cr_assert(eq(int, backend_http.wait(f.backend, INT64_MAX, &c, 1, &n, &f.stop, &f.err),
+                 ASSAY_EINTERRUPTED));
     fixture_stop(&f);
 }
 
@@ -368,7 +426,8 @@ Test(backends_http_faults, retry_on_a_stale_connection_is_told, .timeout = 20) {
     REPLY(good, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
     static const struct mock_step *const replies[] = {good, NULL};
     static struct fixture f;
-    fixture_start(&f, &(struct mock_config){.replies = replies, .posts_before_idle_close = 1}, NULL);
+    fixture_start(&f, &(struct mock_config){.replies = replies, .posts_before_idle_close = 1},
+                  NULL);
     fixture_run(&f, 0, 1);
     cr_assert(eq(i32, fixture_run(&f, 1, 1).fail_class, FAIL_NONE));
     cr_assert(eq(i64, fixture_counter(&f, "retried"), 1));

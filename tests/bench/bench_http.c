@@ -1,10 +1,11 @@
-/* What the http backend costs and how exact it is, against the least that any libcurl client must do.
+/* What the http backend costs and how exact it is, against the least that any libcurl client must
+ * do.
  *
  * A server in a process of its own, on another core when there is one, answers each POST with 130
- * events, each written alone, and notes the time before each write in shared memory. Two clients take
- * turns on the same load: this backend, and a bare libcurl multi_socket loop that only stamps and looks
- * for one key. Prints CPU time per request of both and their ratio, the differences between the
- * client's stamps and the server's, and how late wait() returns from a deadline. */
+ * events, each written alone, and notes the time before each write in shared memory. Two clients
+ * take turns on the same load: this backend, and a bare libcurl multi_socket loop that only stamps
+ * and looks for one key. Prints CPU time per request of both and their ratio, the differences
+ * between the client's stamps and the server's, and how late wait() returns from a deadline. */
 #include "backends/backend.h"
 #include "backends/http/scan.h"
 #include "backends/http/sse.h"
@@ -37,11 +38,13 @@ enum {
 };
 #define PERIOD_NS (4 * NS_PER_MS) /* between the events of a stream */
 
-static const char event_format[] = "data: {\"id\":\"cmpl-0123456789abcdef\",\"object\":\"text_completion\",\"created\":1700000000,"
-                                   "\"model\":\"bench\",\"choices\":[{\"index\":0,\"text\":\" word\",\"logprobs\":null,"
-                                   "\"finish_reason\":null,\"stop_reason\":null}]}\n\n";
-static const char last_events[] = "data: {\"id\":\"cmpl-0123456789abcdef\",\"choices\":[],\"usage\":{\"prompt_tokens\":4,"
-                                  "\"completion_tokens\":130,\"total_tokens\":134}}\n\ndata: [DONE]\n\n";
+static const char event_format[] =
+    "data: {\"id\":\"cmpl-0123456789abcdef\",\"object\":\"text_completion\",\"created\":1700000000,"
+    "\"model\":\"bench\",\"choices\":[{\"index\":0,\"text\":\" word\",\"logprobs\":null,"
+    "\"finish_reason\":null,\"stop_reason\":null}]}\n\n";
+static const char last_events[] =
+    "data: {\"id\":\"cmpl-0123456789abcdef\",\"choices\":[],\"usage\":{\"prompt_tokens\":4,"
+    "\"completion_tokens\":130,\"total_tokens\":134}}\n\ndata: [DONE]\n\n";
 
 static int64_t (*sent_ns)[EVENTS]; /* shared: [request][event] */
 
@@ -80,12 +83,15 @@ static void send_exact(int fd, const char *p, size_t n) {
 }
 
 static void answer_models(int fd) {
-    static const char text[] = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 27\r\n\r\n{\"data\":[{\"id\":\"bench\"}]}  ";
+    static const char text[] =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+        "27\r\n\r\n{\"data\":[{\"id\":\"bench\"}]}  ";
     send_exact(fd, text, sizeof text - 1);
 }
 
 static void take_input(struct conn *c, unsigned *phase) {
-    static const char head[] = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    static const char head[] =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
     c->in[c->n] = '\0';
     const char *end = strstr(c->in, "\r\n\r\n");
     if (!end)
@@ -95,7 +101,8 @@ static void take_input(struct conn *c, unsigned *phase) {
         c->n = 0;
         return;
     }
-    const char *length = strcasestr(c->in, "\r\ncontent-length:"), *tag = strstr(end, "\"max_tokens\":");
+    const char *length = strcasestr(c->in, "\r\ncontent-length:"),
+               *tag = strstr(end, "\"max_tokens\":");
     if (!length || c->n < (size_t)(end - c->in) + 4 + strtoul(length + 17, NULL, 10))
         return;
     c->request = tag ? atoi(tag + 13) - TAG : 0;
@@ -104,7 +111,8 @@ static void take_input(struct conn *c, unsigned *phase) {
     send_exact(c->fd, head, sizeof head - 1);
     /* spread over the period, so that each write is read alone */
     int64_t now = clock_now_ns();
-    c->next_ns = now - now % PERIOD_NS + PERIOD_NS + PERIOD_NS * (int64_t)(*phase)++ / STREAMS % PERIOD_NS;
+    c->next_ns =
+        now - now % PERIOD_NS + PERIOD_NS + PERIOD_NS * (int64_t)(*phase)++ / STREAMS % PERIOD_NS;
 }
 
 static void send_due(struct conn *c) {
@@ -196,10 +204,14 @@ static void open_backend(struct client *c, int port, const char *spin) {
     snprintf(url, sizeof url, "url=http://127.0.0.1:%d", port);
     options_defaults(backend_http.options, o, &c->arena);
     c->sink = (struct event_sink){.block = &c->block, .flush = take_block};
-    struct backend_open_args args = {
-        .workload = &c->workload, .options = o, .sink = &c->sink, .shards = 1, .max_in_flight = STREAMS};
+    struct backend_open_args args = {.workload = &c->workload,
+                                     .options = o,
+                                     .sink = &c->sink,
+                                     .shards = 1,
+                                     .max_in_flight = STREAMS};
     if (options_set_pair(backend_http.options, o, url, "-o", &c->arena, &e) ||
-        options_set_pair(backend_http.options, o, spin, "-o", &c->arena, &e) || backend_http.open(&args, &c->b, &e)) {
+        options_set_pair(backend_http.options, o, spin, "-o", &c->arena, &e) ||
+        backend_http.open(&args, &c->b, &e)) {
         fprintf(stderr, "bench_http: %s\n", e.text);
         exit(3);
     }
@@ -209,7 +221,11 @@ static void open_backend(struct client *c, int port, const char *spin) {
 static void submit(struct client *c, int i) {
     struct err e;
     struct completion done;
-    struct request r = {.id = (uint64_t)i, .session = REQUEST_NO_SESSION, .isl = 4, .osl = (uint32_t)(TAG + i), .content_seed = 1};
+    struct request r = {.id = (uint64_t)i,
+                        .session = REQUEST_NO_SESSION,
+                        .isl = 4,
+                        .osl = (uint32_t)(TAG + i),
+                        .content_seed = 1};
     if (backend_http.submit(c->b, &r, &done, &e) != SUBMIT_QUEUED) {
         fprintf(stderr, "bench_http: %s\n", e.text);
         exit(3);
@@ -226,7 +242,8 @@ static int64_t turn_backend(struct client *c) {
         submit(c, issued++);
     while (finished < REQUESTS) {
         /* as the driver calls it: never longer than 50 ms */
-        if (backend_http.wait(c->b, backend_http.now(c->b) + 50 * NS_PER_MS, done, 64, &n, &never, &e))
+        if (backend_http.wait(c->b, backend_http.now(c->b) + 50 * NS_PER_MS, done, 64, &n, &never,
+                              &e))
             die(e.text);
         for (int i = 0; i < n; i++) {
             if (done[i].fail_class)
@@ -271,7 +288,9 @@ static int bare_timer(CURLM *m, long ms, void *ctx) {
 static int bare_socket(CURL *c, curl_socket_t fd, int what, void *ctx, void *known) {
     (void)c;
     struct bare *b = ctx;
-    struct epoll_event ev = {.data.fd = fd, .events = (what & CURL_POLL_IN ? EPOLLIN : 0u) | (what & CURL_POLL_OUT ? EPOLLOUT : 0u)};
+    struct epoll_event ev = {.data.fd = fd,
+                             .events = (what & CURL_POLL_IN ? EPOLLIN : 0u) |
+                                       (what & CURL_POLL_OUT ? EPOLLOUT : 0u)};
     if (what == CURL_POLL_REMOVE)
         epoll_ctl(b->ep, EPOLL_CTL_DEL, fd, NULL);
     else
@@ -309,10 +328,12 @@ static void bare_start(struct bare *b, CURL *c, int i) {
     char *body = NULL;
     int running;
     curl_easy_getinfo(c, CURLINFO_PRIVATE, &body);
-    int n = snprintf(body, sizeof b->body[0],
-                     "{\"model\":\"bench\",\"prompt\":[10001,10002,10003,10004],\"max_tokens\":%d,\"min_tokens\":%d,\"ignore_eos\":true,"
-                     "\"temperature\":0,\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
-                     TAG + i, TAG + i);
+    int n =
+        snprintf(body, sizeof b->body[0],
+                 "{\"model\":\"bench\",\"prompt\":[10001,10002,10003,10004],\"max_tokens\":%d,"
+                 "\"min_tokens\":%d,\"ignore_eos\":true,"
+                 "\"temperature\":0,\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
+                 TAG + i, TAG + i);
     curl_easy_setopt(c, CURLOPT_POSTFIELDSIZE, (long)n);
     curl_easy_setopt(c, CURLOPT_POSTFIELDS, body);
     curl_multi_add_handle(b->multi, c);
@@ -332,7 +353,9 @@ static int64_t turn_bare(struct bare *b) {
         int64_t nap = b->timer_ns == INT64_MAX ? -1 : (b->timer_ns - clock_now_ns()) / NS_PER_MS;
         int n = epoll_wait(b->ep, ready, 32, b->timer_ns != INT64_MAX && nap < 0 ? 0 : (int)nap);
         for (int i = 0; i < n; i++)
-            curl_multi_socket_action(b->multi, ready[i].data.fd, ready[i].events & EPOLLIN ? CURL_CSELECT_IN : CURL_CSELECT_OUT, &running);
+            curl_multi_socket_action(b->multi, ready[i].data.fd,
+                                     ready[i].events & EPOLLIN ? CURL_CSELECT_IN : CURL_CSELECT_OUT,
+                                     &running);
         if (b->timer_ns != INT64_MAX && b->timer_ns <= clock_now_ns()) {
             b->timer_ns = INT64_MAX;
             curl_multi_socket_action(b->multi, CURL_SOCKET_TIMEOUT, 0, &running);
@@ -362,8 +385,9 @@ static int compare(const void *a, const void *b) {
 
 static void print_quantiles(const char *what, int64_t *v, size_t n) {
     qsort(v, n, sizeof *v, compare);
-    printf("  %-38s p50 %7.1f us  p90 %7.1f us  p99 %7.1f us  max %8.1f us  (n=%zu)\n", what, (double)v[n / 2] / 1e3,
-           (double)v[n * 9 / 10] / 1e3, (double)v[n * 99 / 100] / 1e3, (double)v[n - 1] / 1e3, n);
+    printf("  %-38s p50 %7.1f us  p90 %7.1f us  p99 %7.1f us  max %8.1f us  (n=%zu)\n", what,
+           (double)v[n / 2] / 1e3, (double)v[n * 9 / 10] / 1e3, (double)v[n * 99 / 100] / 1e3,
+           (double)v[n - 1] / 1e3, n);
 }
 
 static void print_differences(const char *what) {
@@ -406,7 +430,9 @@ static void bench_deadlines(struct client *c, bool loaded) {
             die(e.text);
         in_flight -= n;
     }
-    print_quantiles(loaded ? "wait() late from a deadline, 64 streams" : "wait() late from a deadline, idle", late, N);
+    print_quantiles(loaded ? "wait() late from a deadline, 64 streams"
+                           : "wait() late from a deadline, idle",
+                    late, N);
 }
 
 static void on_event(void *ctx, const struct sse_event *ev) {
@@ -426,7 +452,8 @@ static void bench_parse(void) {
     t = clock_cpu_ns() - t;
     if (tokens != N)
         die("parse");
-    printf("  %-38s %.0f ns CPU per event of %zu bytes\n", "framing and key scan", (double)t / N, sizeof event_format - 1);
+    printf("  %-38s %.0f ns CPU per event of %zu bytes\n", "framing and key scan", (double)t / N,
+           sizeof event_format - 1);
     sse_release(&s);
 }
 
@@ -437,7 +464,8 @@ int main(int argc, char **argv) {
     static int64_t ours[TURNS], theirs[TURNS];
     chunk_bytes = make_chunk(chunk, sizeof chunk, event_format, "");
     last_bytes = make_chunk(last_chunk, sizeof last_chunk, last_events, "0\r\n\r\n");
-    sent_ns = mmap(NULL, sizeof *sent_ns * REQUESTS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    sent_ns = mmap(NULL, sizeof *sent_ns * REQUESTS, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -456,9 +484,12 @@ int main(int argc, char **argv) {
     open_backend(&c, ntohs(a.sin_port), "spin=60us");
     open_backend(&busy, ntohs(a.sin_port), "spin=50ms");
     bare_open(&b, ntohs(a.sin_port));
-    printf("bench_http: %d requests, %d at a time, %d events each, %.0f ms apart\n", REQUESTS, STREAMS, EVENTS, (double)PERIOD_NS / 1e6);
+    printf("bench_http: %d requests, %d at a time, %d events each, %.0f ms apart\n", REQUESTS,
+           STREAMS, EVENTS, (double)PERIOD_NS / 1e6);
     for (int i = 0; argc > 1 && i < TURNS; i++)
-        printf("  CPU per request %.1f us\n", (double)(strcmp(argv[1], "bare") ? turn_backend(&c) : turn_bare(&b)) / REQUESTS / 1e3);
+        printf("  CPU per request %.1f us\n",
+               (double)(strcmp(argv[1], "bare") ? turn_backend(&c) : turn_bare(&b)) / REQUESTS /
+                   1e3);
     if (argc > 1)
         return 0;
     turn_backend(&c); /* both warm */
@@ -468,7 +499,8 @@ int main(int argc, char **argv) {
         theirs[i] = turn_bare(&b);
     }
     double x = median(ours, TURNS) / REQUESTS, y = median(theirs, TURNS) / REQUESTS;
-    printf("  %-38s backend %.1f us  bare libcurl %.1f us  ratio %.3f (goal <= 1.15)\n", "CPU per request, median of turns", x / 1e3, y / 1e3, x / y);
+    printf("  %-38s backend %.1f us  bare libcurl %.1f us  ratio %.3f (goal <= 1.15)\n",
+           "CPU per request, median of turns", x / 1e3, y / 1e3, x / y);
     turn_backend(&c);
     print_differences("token stamp, client - server");
     turn_backend(&busy);

@@ -1,5 +1,5 @@
-/* The key scan against the tree: what the scan accepts as known means the same in the tree; what the
- * tree's parser accepts, the scan never calls malformed. */
+/* The key scan against the tree: what the scan accepts as known means the same in the tree; what
+ * the tree's parser accepts, the scan never calls malformed. */
 #include "backends/http/scan.h"
 
 #include <stdlib.h>
@@ -20,9 +20,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n) {
         if (r == SCAN_MALFORMED)
             abort();
         if (r == SCAN_OK) {
-            if (!scan_dom(root, &tree) || fast.flags != tree.flags || fast.token_ids != tree.token_ids ||
-                fast.prompt_tokens != tree.prompt_tokens || fast.completion_tokens != tree.completion_tokens ||
-                fast.cached_tokens != tree.cached_tokens || fast.reasoning_tokens != tree.reasoning_tokens)
+            if (!scan_dom(root, &tree) || fast.flags != tree.flags ||
+                fast.token_ids != tree.token_ids || fast.prompt_tokens != tree.prompt_tokens ||
+                fast.completion_tokens != tree.completion_tokens ||
+                fast.cached_tokens != tree.cached_tokens ||
+                fast.reasoning_tokens != tree.reasoning_tokens)
                 abort();
         }
     }

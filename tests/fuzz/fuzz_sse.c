@@ -1,5 +1,5 @@
-/* The event-stream parser: however the bytes are cut, the events are the same, and memory stays within
- * the maximum. The first byte chooses the cut. */
+/* The event-stream parser: however the bytes are cut, the events are the same, and memory stays
+ * within the maximum. The first byte chooses the cut. */
 #include "backends/http/sse.h"
 
 #include <stdlib.h>
@@ -52,7 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n) {
     int a = run((const char *)p + 1, n - 1, n, &whole);
     int b = run((const char *)p + 1, n - 1, (size_t)p[0] + 1, &cut);
     int c = run((const char *)p + 1, n - 1, 1, &single);
-    if (a != b || a != c || whole.hash != cut.hash || whole.hash != single.hash || whole.events != cut.events)
+    if (a != b || a != c || whole.hash != cut.hash || whole.hash != single.hash ||
+        whole.events != cut.events)
         abort();
     return 0;
 }
