@@ -8,7 +8,8 @@
 
 const struct verb *const verb_all[] = {
     &verb_run,   &verb_sweep,   &verb_verify, &verb_show,  &verb_list, &verb_query,
-    &verb_serve, &verb_inspect, &verb_key,    &verb_price, &verb_help, NULL,
+    &verb_serve, &verb_inspect, &verb_validate, &verb_key, &verb_price, &verb_help,
+    NULL,
 };
 
 const struct verb *verb_find(const char *name) {
