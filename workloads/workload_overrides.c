@@ -20,6 +20,8 @@ static int set_one(json_t *json, const char *path, const char *value, struct err
         return json_set_path(json, isl ? "isl.value" : "osl.value", value, e);
     if (strcmp(path, "warmup") == 0 && value[0] != '{') {
         json_object_del(json, "warmup");
+        if (parse_i64(value, &n) == 0 && n == 0) /* warmup=0: none */
+            return 0;
         return json_set_path(json, parse_i64(value, &n) ? "warmup.duration" : "warmup.requests",
                              value, e);
     }
