@@ -71,9 +71,10 @@ const struct named_query named_queries[] = {
      " ORDER BY failed_share DESC, run_id DESC"},
 
     {"figures", "every published figure of one run",
-     {{"run", "", "its id; the newest valid run when not given"}, {"metric", "", "name, * allowed"}},
+     {{"run", "", "its id, or a beginning or end of it; the newest valid run when not given"}, {"metric", "", "name, * allowed"}},
      "SELECT class, metric, stat, value, unit, better, n, ci_level, ci_lo, ci_hi, run FROM v_result"
-     " WHERE run=iif(:run='',(SELECT run FROM v_run WHERE verdict='VALID' AND mode='performance' ORDER BY run_id DESC LIMIT 1),:run)"
+     " WHERE run_id=iif(:run='',(SELECT run_id FROM v_run WHERE verdict='VALID' AND mode='performance' ORDER BY run_id DESC LIMIT 1),"
+     " (SELECT run_id FROM run WHERE uuid GLOB :run||'*' OR uuid GLOB '*'||:run ORDER BY run_id DESC LIMIT 1))"
      " AND " ANY("metric") " ORDER BY metric, stat"},
 
     {"knee", "load at which p99 TTFT first exceeds a multiple of that at the lowest load",
@@ -162,7 +163,8 @@ const struct named_query named_queries[] = {
      {P_WORKLOAD, P_CLASS, P_CHIP},
      "SELECT class, workload, system, chips, max(iif(metric='step_ns' AND stat='p50', value, NULL))/1e6 AS step_p50_ms,"
      " max(iif(metric='step_ns' AND stat='p99', value, NULL))/1e6 AS step_p99_ms,"
-     " max(iif(metric='total_tokens_per_s', value, NULL)) AS total_tokens_per_s,"
+     " max(iif(metric='step_tokens_per_s', value, NULL)) AS step_tokens_per_s,"
+     " max(iif(metric='step_tokens_per_s_per_chip', value, NULL)) AS step_tokens_per_s_per_chip,"
      " max(iif(metric='mfu', value, NULL)) AS mfu, started, " PROOF " FROM v_result"
      " WHERE workload_kind='training' AND " ANY("workload") " AND " ANY("class") " AND " ANY("chip")
      " GROUP BY run_id ORDER BY workload, system, run_id DESC"},

@@ -326,23 +326,32 @@ static int find_query(const char *name, const struct named_query **out, struct e
 
 enum { PARAMS_MAX = sizeof((struct named_query){0}.param) / sizeof(struct query_param) };
 
-/* A text that is a number is bound as one: SQL compares numbers and texts by type first. */
-static int bind_param(sqlite3_stmt *st, const char *name, const char *text, struct conn *c,
-                      struct err *e) {
+/* Which parameters are numbers: what is required, what has a number as its default, and limits in ms
+ * (which may be empty). All others are texts, also when they look like numbers: "01930000" is the
+ * beginning of a run's id. */
+enum param_kind { PARAM_TEXT, PARAM_NUMBER, PARAM_NUMBER_OR_NONE };
+static enum param_kind param_kind(const struct query_param *p) {
+    double v;
+    if (!p->def || (*p->def && parse_f64(p->def, &v) == 0))
+        return PARAM_NUMBER;
+    return strstr(p->name, "_ms") ? PARAM_NUMBER_OR_NONE : PARAM_TEXT;
+}
+
+static int bind_param(struct conn *c, sqlite3_stmt *st, const struct named_query *q,
+                      const struct query_param *p, const char *text, struct err *e) {
+    enum param_kind kind = param_kind(p);
     char at[64];
-    snprintf(at, sizeof at, ":%s", name);
-    int i = sqlite3_bind_parameter_index(st, at), q;
-    int64_t whole;
-    double real;
-    if (!i)
-        return 0;
-    if (parse_i64(text, &whole) == 0)
-        q = sqlite3_bind_int64(st, i, whole);
-    else if (parse_f64(text, &real) == 0)
-        q = sqlite3_bind_double(st, i, real);
-    else
-        q = sqlite3_bind_text(st, i, text, -1, SQLITE_TRANSIENT);
-    return q ? sql_error(c, q, e, "binding a parameter") : 0;
+    double real = 0;
+    snprintf(at, sizeof at, ":%s", p->name);
+    int i = sqlite3_bind_parameter_index(st, at);
+    bool number = kind == PARAM_NUMBER || (kind == PARAM_NUMBER_OR_NONE && *text);
+    if (number && parse_f64(text, &real))
+        return err_set(e, ASSAY_EUSAGE, "question '%s': %s: expected a number, found '%s'", q->name,
+                       p->name, text);
+    int rc = !i       ? 0
+             : number ? sqlite3_bind_double(st, i, real)
+                      : sqlite3_bind_text(st, i, text, -1, SQLITE_TRANSIENT);
+    return rc ? sql_error(c, rc, e, "binding a parameter") : 0;
 }
 
 static int param_index(const struct named_query *q, const char *arg, size_t n, int *out,
@@ -387,18 +396,10 @@ static int bind_args(struct conn *c, sqlite3_stmt *st, const struct named_query 
         value[p] = eq + 1;
     }
     for (int i = 0; i < PARAMS_MAX && q->param[i].name; i++) {
-        const char *number = q->param[i].def;
-        double v;
         if (!value[i])
             return err_set(e, ASSAY_EUSAGE, "question '%s' needs %s=… (%s)", q->name,
                            q->param[i].name, q->param[i].help);
-        /* what has a number as its default, or is required, or is in ms, must be a number */
-        bool wants =
-            !number || (*number && parse_f64(number, &v) == 0) || strstr(q->param[i].name, "_ms");
-        if (wants && (!number || *value[i]) && parse_f64(value[i], &v))
-            return err_set(e, ASSAY_EUSAGE, "question '%s': %s: expected a number, found '%s'",
-                           q->name, q->param[i].name, value[i]);
-        int rc = bind_param(st, q->param[i].name, value[i], c, e);
+        int rc = bind_param(c, st, q, &q->param[i], value[i], e);
         if (rc)
             return rc;
     }
