@@ -631,7 +631,7 @@ int loop_run(struct serve_loop *l, const struct serve_identity *id, struct err *
     l->id = id;
     prctl(PR_SET_TIMERSLACK, 1UL); /* this thread sleeps to the nanosecond, not to 50 us */
     l->t0_ns = clock_now_ns() - l->ops->now(l->backend);
-    while (!*l->o->stop) {
+    while (!__atomic_load_n(l->o->stop, __ATOMIC_RELAXED)) { /* a handler or a thread may set it */
         look_at_sockets(l, sleep_ns(l, caught_up));
         int64_t v = virtual_of(l, clock_now_ns());
         if (v > l->virtual_ns)

@@ -244,7 +244,7 @@ static void fixture_start(struct fixture *x) {
 }
 
 static void fixture_stop(struct fixture *x) {
-    x->stop = 1;
+    __atomic_store_n(&x->stop, 1, __ATOMIC_RELAXED);
     pthread_join(x->thread, NULL);
     sem_destroy(&x->ready);
 }
@@ -296,7 +296,7 @@ struct answer {
     int status;
     char head[4096];
     char *body; /* chunks joined */
-    size_t body_n;
+    size_t body_n, body_cap;
     int chunks;
     const char *broken;
     bool closed; /* the peer closed the connection within this answer */
@@ -333,11 +333,16 @@ static bool read_line(struct reader *r, char *line, size_t bytes) {
     return false;
 }
 
-static bool read_exact(struct reader *r, struct answer *a, size_t n) {
-    char *p = realloc(a->body, a->body_n + n + 1);
-    if (!p)
+static void body_room(struct answer *a, size_t n) {
+    if (a->body_n + n + 1 <= a->body_cap)
+        return;
+    a->body_cap = 2 * (a->body_n + n + 1);
+    if (!(a->body = realloc(a->body, a->body_cap)))
         abort();
-    a->body = p;
+}
+
+static bool read_exact(struct reader *r, struct answer *a, size_t n) {
+    body_room(a, n);
     for (; n; n--) {
         int c = next_byte(r);
         if (c < 0)
@@ -349,7 +354,7 @@ static bool read_exact(struct reader *r, struct answer *a, size_t n) {
 }
 
 static const char *header_of(const struct answer *a, const char *name) {
-    static char value[512];
+    static _Thread_local char value[512];
     size_t n = strlen(name);
     for (const char *p = a->head; *p; p = strchr(p, '\n') + 1)
         if (!strncasecmp(p, name, n) && p[n] == ':') {
@@ -375,7 +380,8 @@ static struct answer read_answer(struct reader *r) {
         size_t n = strlen(a.head);
         snprintf(a.head + n, sizeof a.head - n, "%s\n", line);
     }
-    a.body = calloc(1, 1);
+    body_room(&a, 0);
+    a.body[0] = '\0';
     if (!strcasecmp(header_of(&a, "Transfer-Encoding"), "chunked")) {
         for (;;) {
             char *end;
@@ -406,12 +412,8 @@ static struct answer read_answer(struct reader *r) {
     } else { /* to the end of the connection */
         int c;
         while ((c = next_byte(r)) >= 0) {
-            char b = (char)c;
-            char *p = realloc(a.body, a.body_n + 2);
-            if (!p)
-                abort();
-            a.body = p;
-            a.body[a.body_n++] = b;
+            body_room(&a, 1);
+            a.body[a.body_n++] = (char)c;
             a.body[a.body_n] = '\0';
         }
         a.closed = true;

@@ -349,11 +349,12 @@ Test(backends_serve_http, catches_up_with_a_client_that_reads_late) {
     struct answer a = read_answer(&r);
     cr_assert(eq(ptr, (void *)a.broken, NULL), "%s", a.broken);
     cr_assert(eq(int, a.chunks, TOKENS + 2));
-    int n = 0;
-    for (const char *p = a.body; (p = strstr(p, "\"text\":\" ")); p++)
-        n++;
+    int n = 0; /* by hand: under AddressSanitizer each strstr looks at all that follows */
+    static const char mark[] = "\"text\":\" ";
+    for (size_t i = 0; i + sizeof mark < a.body_n; i++)
+        n += a.body[i] == '"' && !memcmp(a.body + i, mark, sizeof mark - 1);
     cr_assert(eq(int, n, TOKENS));
-    cr_assert(ne(ptr, strstr(a.body, "data: [DONE]"), NULL));
+    cr_assert(eq(str, a.body + a.body_n - 14, "data: [DONE]\n\n"));
     answer_free(&a);
     close(r.fd);
     fixture_stop(&x);
