@@ -16,17 +16,19 @@ struct fields {
     const char *kind;
     int64_t value, min, max; /* tokens, turns or ns */
     double ratio, sigma;
-    double mean, stddev, median;          /* tokens or turns */
+    double mean, stddev, median; /* tokens or turns */
     int64_t mean_ns, stddev_ns, median_ns;
     const json_t *values, *weights;
 };
 #define AT(member) offsetof(struct fields, member)
-#define KIND {"kind", OPT_STR, AT(kind), .flags = OPTION_REQUIRED}
+#define KIND                                                                                       \
+    { "kind", OPT_STR, AT(kind), .flags = OPTION_REQUIRED }
 #define COUNT(name, member, lo, flag)                                                              \
-    {name, OPT_I64, AT(member), .min = lo, .max = TOKENS_MAX, .flags = flag}
+    { name, OPT_I64, AT(member), .min = lo, .max = TOKENS_MAX, .flags = flag }
 #define TIME(name, member, flag)                                                                   \
-    {name, OPT_DURATION, AT(member), .min = 0, .max = DELAY_MAX_NS, .flags = flag}
-#define REAL(name, member, lo, hi, flag) {name, OPT_F64, AT(member), .min = lo, .max = hi, .flags = flag}
+    { name, OPT_DURATION, AT(member), .min = 0, .max = DELAY_MAX_NS, .flags = flag }
+#define REAL(name, member, lo, hi, flag)                                                           \
+    { name, OPT_F64, AT(member), .min = lo, .max = hi, .flags = flag }
 
 // clang-format off
 static const struct option fixed_count[] = {KIND, COUNT("value", value, 1, OPTION_REQUIRED), {0}};
@@ -70,7 +72,9 @@ static const struct kind {
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static double upper_bound(enum dist_unit unit) {
-    return unit == DIST_UNIT_TOKENS ? TOKENS_MAX : unit == DIST_UNIT_TURNS ? TURNS_MAX : DELAY_MAX_NS;
+    return unit == DIST_UNIT_TOKENS  ? TOKENS_MAX
+           : unit == DIST_UNIT_TURNS ? TURNS_MAX
+                                     : DELAY_MAX_NS;
 }
 
 void dist_fixed(struct dist *d, int64_t value) {
@@ -83,7 +87,8 @@ static int wrong(const json_t *json, const char *file, const char *pointer, cons
                  struct err *e) {
     char found[64];
     json_excerpt(json, found, sizeof found);
-    return err_set(e, ASSAY_EINPUT, "%s: at %s: expected %s, found %s", file, pointer, expected, found);
+    return err_set(e, ASSAY_EINPUT, "%s: at %s: expected %s, found %s", file, pointer, expected,
+                   found);
 }
 
 static int read_bare(const json_t *json, enum dist_unit unit, const char *file, const char *pointer,
@@ -92,7 +97,8 @@ static int read_bare(const json_t *json, enum dist_unit unit, const char *file, 
     if (unit == DIST_UNIT_NS) {
         const char *s = json_string_value(json);
         if (!s || parse_duration_ns(s, &v) || v < 0 || (double)v > DELAY_MAX_NS)
-            return wrong(json, file, pointer, "a duration from 0s to 720h or a distribution object", e);
+            return wrong(json, file, pointer, "a duration from 0s to 720h or a distribution object",
+                         e);
     } else {
         v = json_integer_value(json);
         char expected[96];
@@ -111,7 +117,8 @@ static int unknown_kind(const json_t *kind, bool time, const char *file, const c
     size_t n = 0;
     for (size_t i = 0; i < KINDS; i++)
         if (time ? kinds[i].time : kinds[i].count)
-            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", kinds[i].name);
+            n +=
+                (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", kinds[i].name);
     char found[64];
     json_excerpt(kind, found, sizeof found);
     return err_set(e, ASSAY_EINPUT, "%s: at %s/kind: expected one of %s, found %s", file, pointer,
@@ -141,7 +148,8 @@ static int read_empirical(const struct fields *f, const char *file, const char *
             return wrong(v, file, where, "an integer from 1 to 16777216", e);
         values[i] = (double)json_integer_value(v);
         snprintf(where, sizeof where, "%s/weights/%zu", pointer, i);
-        if (w && (!json_is_number(w) || !(json_number_value(w) >= 0) || json_number_value(w) > 1e15))
+        if (w &&
+            (!json_is_number(w) || !(json_number_value(w) >= 0) || json_number_value(w) > 1e15))
             return wrong(w, file, where, "a number from 0 to 1e15", e);
         given[i] = w ? json_number_value(w) : 1;
         sum += given[i];
@@ -166,8 +174,8 @@ static int read_empirical(const struct fields *f, const char *file, const char *
 
 static int range_fault(const char *file, const char *pointer, const char *member,
                        const char *expected, double found, enum dist_unit unit, struct err *e) {
-    return err_set(e, ASSAY_EINPUT, "%s: at %s/%s: expected %s, found %.17g%s", file, pointer, member,
-                   expected, found, unit == DIST_UNIT_NS ? " ns" : "");
+    return err_set(e, ASSAY_EINPUT, "%s: at %s/%s: expected %s, found %.17g%s", file, pointer,
+                   member, expected, found, unit == DIST_UNIT_NS ? " ns" : "");
 }
 
 static int check(const struct dist *d, enum dist_unit unit, const char *file, const char *pointer,
@@ -175,15 +183,18 @@ static int check(const struct dist *d, enum dist_unit unit, const char *file, co
     char expected[64];
     snprintf(expected, sizeof expected, "at most %.0f", upper_bound(unit));
     if (d->max > upper_bound(unit))
-        return range_fault(file, pointer, d->kind == DIST_FIXED || d->kind == DIST_RANGE_RATIO ? "value"
-                                          : d->kind == DIST_EMPIRICAL ? "values" : "max",
+        return range_fault(file, pointer,
+                           d->kind == DIST_FIXED || d->kind == DIST_RANGE_RATIO ? "value"
+                           : d->kind == DIST_EMPIRICAL                          ? "values"
+                                                                                : "max",
                            expected, d->max, unit, e);
     if (d->kind == DIST_LOGNORMAL && !(d->median > 0))
         return range_fault(file, pointer, "median", "above 0", d->median, unit, e);
     if (d->min > d->max)
         return range_fault(file, pointer, "max", "at least min", d->max, unit, e);
     if (d->kind == DIST_RANGE_RATIO && (int64_t)(d->value * d->ratio) < 1)
-        return range_fault(file, pointer, "ratio", "value * ratio of at least 1", d->ratio, unit, e);
+        return range_fault(file, pointer, "ratio", "value * ratio of at least 1", d->ratio, unit,
+                           e);
     return 0;
 }
 
@@ -247,10 +258,17 @@ json_t *dist_to_json(const struct dist *d, enum dist_unit unit) {
     for (size_t i = 0; i < KINDS; i++)
         if (kinds[i].kind == d->kind)
             k = &kinds[i];
-    struct fields f = {.kind = k->name, .value = (int64_t)d->value, .min = (int64_t)d->min,
-                       .max = (int64_t)d->max, .ratio = d->ratio, .sigma = d->sigma,
-                       .mean = d->mean, .stddev = d->stddev, .median = d->median,
-                       .mean_ns = (int64_t)d->mean, .stddev_ns = (int64_t)d->stddev,
+    struct fields f = {.kind = k->name,
+                       .value = (int64_t)d->value,
+                       .min = (int64_t)d->min,
+                       .max = (int64_t)d->max,
+                       .ratio = d->ratio,
+                       .sigma = d->sigma,
+                       .mean = d->mean,
+                       .stddev = d->stddev,
+                       .median = d->median,
+                       .mean_ns = (int64_t)d->mean,
+                       .stddev_ns = (int64_t)d->stddev,
                        .median_ns = (int64_t)d->median};
     json_t *out = options_to_json(time ? k->time : k->count, &f);
     if (out && d->kind == DIST_EMPIRICAL && put_arrays(out, d)) {
@@ -262,7 +280,7 @@ json_t *dist_to_json(const struct dist *d, enum dist_unit unit) {
 
 static int64_t clip(const struct dist *d, double v) {
     v = v < d->min ? d->min : v > d->max ? d->max : v;
-    return (int64_t)floor(v + 0.5); /* v >= 0: half away from zero */
+    return (int64_t)(v + 0.5); /* v >= 0: half away from zero */
 }
 
 int64_t dist_draw(const struct dist *d, struct rng *r) {

@@ -1,5 +1,5 @@
-/* The load pattern's text form: "poisson:2.5" to its parts and back. When requests are then issued is
- * the business of harness/run/pattern.h. */
+/* The load pattern's text form: "poisson:2.5" to its parts and back. When requests are then issued
+ * is the business of harness/run/pattern.h. */
 #include "harness/core/options.h"
 #include "workloads/workload.h"
 

@@ -1,5 +1,6 @@
 /* Model shapes: reads a Hugging Face config.json through one table of members and one of families,
- * and counts parameters and KV bytes from the shapes. It knows nothing of time, placement or weights.
+ * and counts parameters and KV bytes from the shapes. It knows nothing of time, placement or
+ * weights.
  *
  * A new family is one row of `families`: what its config.json leaves to the modelling code. */
 #include "workloads/model.h"
@@ -97,17 +98,16 @@ static const struct family *find_family(const char *model_type) {
     return NULL;
 }
 
-static int unknown_family(const char *file, const char *pointer, const char *found,
-                          struct err *e) {
+static int unknown_family(const char *file, const char *pointer, const char *found, struct err *e) {
     char known[256] = "";
     for (size_t i = 0, n = 0; i < FAMILIES; i++)
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "",
                               families[i].model_type);
-    return err_set(e, ASSAY_EINPUT, "%s: at %s/model_type: expected one of %s, found \"%.40s\"", file,
-                   pointer, known, found);
+    return err_set(e, ASSAY_EINPUT, "%s: at %s/model_type: expected one of %s, found \"%.40s\"",
+                   file, pointer, known, found);
 }
 
-/* The members that config_fields names, without null ones: published configs write null for absent. */
+/* The members that config_fields names, without null ones: configs write null for absent. */
 static json_t *known_members(const json_t *json) {
     json_t *out = json_object();
     for (const struct option *row = config_fields; out && row->type != OPT_END; row++) {
@@ -126,8 +126,8 @@ static int read_layer_types(const struct config *c, const char *file, const char
     const json_t *list = c->layer_types;
     if (!json_is_array(list) || (int64_t)json_array_size(list) != c->layers)
         return err_set(e, ASSAY_EINPUT,
-                       "%s: at %s/layer_types: expected an array of %lld strings, found %s of %zu", file,
-                       pointer, (long long)c->layers, json_kind(list), json_array_size(list));
+                       "%s: at %s/layer_types: expected an array of %lld strings, found %s of %zu",
+                       file, pointer, (long long)c->layers, json_kind(list), json_array_size(list));
     int64_t full = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *s = json_string_value(json_array_get(list, i));
@@ -147,9 +147,10 @@ static int read_layer_types(const struct config *c, const char *file, const char
     for (*every = 2; *every <= c->layers + 1; ++*every)
         if (c->layers / *every == full)
             return 0;
-    return err_set(e, ASSAY_EINPUT,
-                   "%s: at %s/layer_types: expected one full layer in every N, found %lld full of %lld",
-                   file, pointer, (long long)full, (long long)c->layers);
+    return err_set(
+        e, ASSAY_EINPUT,
+        "%s: at %s/layer_types: expected one full layer in every N, found %lld full of %lld", file,
+        pointer, (long long)full, (long long)c->layers);
 }
 
 static int fault(const char *file, const char *pointer, const char *member, const char *expected,
@@ -165,15 +166,16 @@ static double parameter_bound(const struct model *m) {
     double rank = (double)(m->q_lora_rank + m->kv_lora_rank + m->qk_rope_head_dim);
     double width = (double)(m->ffn + m->expert_ffn + m->shared_expert_ffn + 2);
     double copies = (double)(m->experts + m->shared_experts + 1);
-    return 2 * h * (double)m->vocab +
-           layers * (4 * (h + rank + 1) * (heads * head + rank + 1) + copies * 3 * (h + 1) * width +
-                     (copies + 4) * h);
+    return 2 * h * (double)m->vocab + layers * (4 * (h + rank + 1) * (heads * head + rank + 1) +
+                                                copies * 3 * (h + 1) * width + (copies + 4) * h);
 }
 
 static int check(const struct model *m, const char *file, const char *pointer, struct err *e) {
     if (parameter_bound(m) > 1e17)
-        return err_set(e, ASSAY_EINPUT, "%s: at %s: expected a shape of at most 1e17 parameters, "
-                       "found about %.3g", file, *pointer ? pointer : "/", parameter_bound(m));
+        return err_set(e, ASSAY_EINPUT,
+                       "%s: at %s: expected a shape of at most 1e17 parameters, "
+                       "found about %.3g",
+                       file, *pointer ? pointer : "/", parameter_bound(m));
     if (m->heads % m->kv_heads)
         return fault(file, pointer, "num_key_value_heads", "a divisor of num_attention_heads",
                      m->kv_heads, e);
@@ -375,8 +377,10 @@ int model_json(const char *name, json_t **out, struct err *e) {
             goto out;
         }
         if (json_object_get(aliased, "$alias")) {
-            rc = err_set(e, ASSAY_EINPUT, "%s: at /$alias: expected a model with its own shape, found "
-                         "the alias '%s'", name, alias);
+            rc = err_set(e, ASSAY_EINPUT,
+                         "%s: at /$alias: expected a model with its own shape, found "
+                         "the alias '%s'",
+                         name, alias);
             goto out;
         }
         json_t *t = json;

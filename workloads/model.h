@@ -19,23 +19,23 @@ struct model {
     char name[MODEL_NAME_MAX];
     char family[32]; /* model_type of the config */
     int64_t layers, hidden, heads, kv_heads, head_dim, vocab, max_context;
-    int64_t ffn;              /* intermediate size of a dense layer (gate/up width) */
-    bool gated_ffn;           /* SwiGLU-like: three matrices instead of two */
+    int64_t ffn;    /* intermediate size of a dense layer (gate/up width) */
+    bool gated_ffn; /* SwiGLU-like: three matrices instead of two */
     bool tied_embeddings;
     bool qkv_bias, qk_norm;
-    bool o_bias, ffn_bias;    /* ffn_bias: of a dense layer or of each expert */
-    bool attention_sinks;     /* one learned logit a head (GPT-OSS) */
-    bool router_bias;         /* one more parameter an expert in the router */
-    int64_t norms_per_layer;  /* RMS norms over hidden: 2, or 4 (Gemma 2, 3) */
+    bool o_bias, ffn_bias;   /* ffn_bias: of a dense layer or of each expert */
+    bool attention_sinks;    /* one learned logit a head (GPT-OSS) */
+    bool router_bias;        /* one more parameter an expert in the router */
+    int64_t norms_per_layer; /* RMS norms over hidden: 2, or 4 (Gemma 2, 3) */
     /* mixture of experts; experts = 0 when dense */
     int64_t experts, experts_per_token, expert_ffn, shared_experts, shared_expert_ffn;
-    int64_t dense_layers;     /* first layers that stay dense (DeepSeek); 0 otherwise */
+    int64_t dense_layers; /* first layers that stay dense (DeepSeek); 0 otherwise */
     /* multi-head latent attention; kv_lora_rank = 0 when absent. q_lora_rank = 0: q is one matrix */
     int64_t q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
-    int64_t sliding_window;   /* tokens; 0 = full attention */
-    int64_t sliding_every;    /* of each this many layers the last is full (Gemma, GPT-OSS 2);
+    int64_t sliding_window; /* tokens; 0 = full attention */
+    int64_t sliding_every;  /* of each this many layers the last is full (Gemma, GPT-OSS 2);
                                  0 = none slide; layers + 1 = all slide */
-    char dtype[16];           /* torch_dtype: "bfloat16", … */
+    char dtype[16];         /* torch_dtype: "bfloat16", … */
 };
 
 /* Parameters: all, and those a token passes through (in a mixture of experts only the experts it is

@@ -1,5 +1,5 @@
-/* Plans: opening, and single requests from distributions. Sessions are in plan_sessions.c, traces in
- * plan_trace.c. Nothing here depends on time or on what was issued before. */
+/* Plans: opening, and single requests from distributions. Sessions are in plan_sessions.c, traces
+ * in plan_trace.c. Nothing here depends on time or on what was issued before. */
 #include "workloads/dist.h"
 #include "workloads/plan_internal.h"
 
@@ -26,8 +26,9 @@ static uint32_t draw_ratio(const struct dist *d, struct mt19937 *mt) {
     return (uint32_t)mt_range(mt, (int64_t)d->min, (int64_t)d->max + 1);
 }
 
-/* The measured request k's lengths; k never decreases. Source: inferencex.md 2.2: one generator draws
- * all input lengths, then all output lengths. */
+/* The measured request k's lengths; k never decreases. One generator draws all input
+ * lengths, then all output lengths. Source: SemiAnalysisAI/InferenceX,
+ * utils/bench_serving/benchmark_serving.py. */
 static void ratio_lengths(struct plan *p, uint64_t k, uint32_t *isl, uint32_t *osl) {
     for (; p->drawn <= k; p->drawn++) {
         p->isl = draw_ratio(&p->w->isl, &p->isl_mt);

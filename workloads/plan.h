@@ -16,9 +16,9 @@
 #define REQUEST_NO_SESSION UINT64_MAX
 
 struct request {
-    uint64_t id;        /* 0-based position in the whole plan */
-    uint64_t session;   /* REQUEST_NO_SESSION outside sessions */
-    uint32_t turn;      /* 0-based in the session */
+    uint64_t id;      /* 0-based position in the whole plan */
+    uint64_t session; /* REQUEST_NO_SESSION outside sessions */
+    uint32_t turn;    /* 0-based in the session */
     bool last_turn;
     uint32_t isl;       /* input tokens, whole context included */
     uint32_t osl;       /* output tokens wanted (exact unless the backend cannot) */
@@ -26,13 +26,13 @@ struct request {
     int64_t arrival_ns; /* a trace's arrival, from its first request; -1 = the pattern decides */
     int64_t delay_ns;   /* think or tool time after the previous turn's end; 0 for a first turn */
     uint64_t content_seed; /* from which a wire backend makes the prompt's token ids */
-    uint32_t turns;     /* of its session; 1 outside sessions */
+    uint32_t turns;        /* of its session; 1 outside sessions */
     /* a trace's prefix blocks: block i covers tokens [i*block_tokens, (i+1)*block_tokens), the last
      * one may be partial; equal leading ids = equal leading tokens, across all requests.
      * Borrowed until the next plan_next; NULL = none known. */
     uint32_t nblocks, block_tokens;
     const uint64_t *blocks;
-    const char *text;   /* a trace's literal prompt, borrowed until the next plan_next; or NULL */
+    const char *text; /* a trace's literal prompt, borrowed until the next plan_next; or NULL */
 };
 
 struct plan;

@@ -7,12 +7,12 @@
 
 /* Streams of rng_at: what a number is drawn for. Changing one changes every plan. */
 enum plan_stream {
-    STREAM_REQUEST = 1,  /* index = request id: isl, osl */
-    STREAM_SESSION = 2,  /* index = session: turns, first_isl */
-    STREAM_TURN = 3,     /* index = session * 2^14 + turn: isl, osl, think time */
-    STREAM_CONTENT = 4,  /* content seeds of single requests */
+    STREAM_REQUEST = 1, /* index = request id: isl, osl */
+    STREAM_SESSION = 2, /* index = session: turns, first_isl */
+    STREAM_TURN = 3,    /* index = session * 2^14 + turn: isl, osl, think time */
+    STREAM_CONTENT = 4, /* content seeds of single requests */
     STREAM_SESSION_CONTENT = 5,
-    STREAM_SPREAD = 6,   /* index = second of a trace: equal stamps spread inside it */
+    STREAM_SPREAD = 6, /* index = second of a trace: equal stamps spread inside it */
 };
 
 struct plan_source {

@@ -1,6 +1,6 @@
 /* Sessions: turns whose context grows by each question and answer. How many turns a session has is
- * decided from planned lengths alone, so that ids (turns of all earlier sessions + turn) are the same
- * for any number of shards and any timing: each shard walks all sessions and emits its own. */
+ * decided from planned lengths alone, so that ids (turns of all earlier sessions + turn) are the
+ * same for any number of shards and any timing: each shard walks all sessions and emits its own. */
 #include "workloads/dist.h"
 #include "workloads/plan_internal.h"
 
@@ -13,22 +13,20 @@ struct turn {
     int64_t isl, osl, think_ns; /* isl: new tokens only */
 };
 
-static struct rng turn_rng(const struct workload *w, uint64_t session, uint32_t turn) {
-    return rng_at(w->seed, STREAM_TURN, (session << 14) | turn);
-}
-
-static struct turn draw_turn(const struct workload *w, uint64_t session, uint32_t turn) {
-    struct rng rng = turn_rng(w, session, turn);
+/* think: also the delay, which comes last so that a walk that only counts can leave it out. */
+static struct turn draw_turn(const struct workload *w, uint64_t session, uint32_t turn,
+                             bool think) {
+    struct rng rng = rng_at(w->seed, STREAM_TURN, (session << 14) | turn);
     struct turn t;
     t.isl = dist_draw(&w->isl, &rng);
     t.osl = dist_draw(&w->osl, &rng);
-    t.think_ns = turn ? dist_draw(&w->think_ns, &rng) : 0;
+    t.think_ns = think ? dist_draw(&w->think_ns, &rng) : 0;
     return t;
 }
 
-/* The first turn brings the system prompt or repository along; it is cut to the context if it must. */
+/* The first turn brings the system prompt or repository along; it is cut to the context. */
 static struct turn draw_first(const struct workload *w, uint64_t session, struct rng *after_turns) {
-    struct turn t = draw_turn(w, session, 0);
+    struct turn t = draw_turn(w, session, 0, false);
     t.isl += dist_draw(&w->first_isl, after_turns);
     int64_t limit = w->max_context ? w->max_context : UINT32_MAX;
     if (t.osl > limit - 1)
@@ -51,7 +49,7 @@ static uint32_t session_turns(const struct workload *w, uint64_t session, uint64
     if (context + (turns - 1) * (dist_max(&w->isl) + dist_max(&w->osl)) <= limit)
         return (uint32_t)turns;
     for (uint32_t n = 1; n < (uint32_t)turns; n++) {
-        struct turn t = draw_turn(w, session, n);
+        struct turn t = draw_turn(w, session, n, false);
         context += t.isl + t.osl;
         if (context > limit)
             return n;
@@ -59,7 +57,7 @@ static uint32_t session_turns(const struct workload *w, uint64_t session, uint64
     return (uint32_t)turns;
 }
 
-/* How many turns may still be planned when `next` are: a session does not cross the warm-up's end. */
+/* How many turns may still be planned when `next` are: a session ends with the warm-up. */
 static uint64_t room(const struct plan *p, uint64_t next) {
     if (next < p->warmup)
         return p->warmup - next;
@@ -74,7 +72,8 @@ struct walk {
 static bool step(const struct plan *p, struct walk *at, uint32_t *turns, struct turn *first) {
     uint64_t cap = room(p, at->next);
     bool measured = at->next >= p->warmup;
-    if (cap == 0 || (measured && p->w->sessions && at->measured_sessions == (uint64_t)p->w->sessions))
+    if (cap == 0 ||
+        (measured && p->w->sessions && at->measured_sessions == (uint64_t)p->w->sessions))
         return false;
     *turns = session_turns(p->w, at->session, cap, first);
     at->next += *turns;
@@ -121,7 +120,7 @@ int plan_session_turn(const struct workload *w, const struct request *done, uint
                       struct request *r, struct err *e) {
     uint32_t turn = done->turn + 1;
     assert(turn < done->turns);
-    struct turn t = draw_turn(w, done->session, turn);
+    struct turn t = draw_turn(w, done->session, turn, true);
     uint64_t context = (uint64_t)done->isl + output_tokens;
     if (context + (uint64_t)t.isl > UINT32_MAX)
         return err_set(e, ASSAY_EINPUT, "session %llu: its context exceeds 2^32 tokens at turn %u",

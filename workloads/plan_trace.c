@@ -1,5 +1,5 @@
-/* Plans from a trace: line i is request i. Every shard reads the whole file and keeps its own rows, so
- * that a shard depends on no other. Memory holds one row. */
+/* Plans from a trace: line i is request i. Every shard reads the whole file and keeps its own rows,
+ * so that a shard depends on no other. Memory holds one row. */
 #include "workloads/plan_internal.h"
 #include "workloads/trace.h"
 
@@ -11,16 +11,17 @@ static int trace_plan_open(struct plan *p, struct err *e) {
     return rc ? rc : trace_open(w->trace_path, w->trace_format, &o, &p->trace, e);
 }
 
-/* Rows in file order must be in time order when their times decide: a trace is not sorted silently. */
+/* Rows must be in time order when their times decide: a trace is not sorted silently. */
 static int check_order(struct plan *p, const struct trace_row *row, struct err *e) {
     if (p->next == 0)
         p->first_arrival_ns = p->last_arrival_ns = row->arrival_ns;
     if (row->arrival_ns < p->last_arrival_ns && p->w->pattern.kind == PATTERN_TRACE)
-        return err_set(e, ASSAY_EINPUT,
-                       "%s:%llu:1: expected a time at or after the one before, found one %lld ns earlier "
-                       "(sort the file by time)",
-                       p->w->trace_path, (unsigned long long)row->line,
-                       (long long)(p->last_arrival_ns - row->arrival_ns));
+        return err_set(
+            e, ASSAY_EINPUT,
+            "%s:%llu:1: expected a time at or after the one before, found one %lld ns earlier "
+            "(sort the file by time)",
+            p->w->trace_path, (unsigned long long)row->line,
+            (long long)(p->last_arrival_ns - row->arrival_ns));
     p->last_arrival_ns = row->arrival_ns;
     return 0;
 }

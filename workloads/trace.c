@@ -120,10 +120,11 @@ int trace_check_rate(const char *path, enum trace_format f, const struct trace_o
     int64_t span_ns = last - first > info->resolution_ns ? last - first : info->resolution_ns;
     double rate_per_s = (double)(rows - 1) * (double)NS_PER_S / (double)span_ns;
     if (rate_per_s > 100000 || rate_per_s * 3600 < 1)
-        return err_set(e, ASSAY_EINPUT,
-                       "%s: expected a mean rate between 1 an hour and 100000 a second, found %.4g a "
-                       "second over %lld rows: is it a %s trace with its own time unit? "
-                       "(trace.force=true takes it)",
-                       path, rate_per_s, (long long)rows, info->name);
+        return err_set(
+            e, ASSAY_EINPUT,
+            "%s: expected a mean rate between 1 an hour and 100000 a second, found %.4g a "
+            "second over %lld rows: is it a %s trace with its own time unit? "
+            "(trace.force=true takes it)",
+            path, rate_per_s, (long long)rows, info->name);
     return 0;
 }

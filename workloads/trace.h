@@ -35,13 +35,13 @@ struct trace_options {
 };
 
 struct trace_row {
-    uint64_t line;         /* 1-based, where the row begins */
-    int64_t arrival_ns;    /* from the format's own zero; -1 = none */
+    uint64_t line;      /* 1-based, where the row begins */
+    int64_t arrival_ns; /* from the format's own zero; -1 = none */
     uint32_t isl, osl;
-    bool failed;           /* when it was recorded */
-    uint32_t nblocks;      /* prefix blocks of block_tokens each, the last may be partial */
-    const uint64_t *blocks;/* borrowed until the next trace_next, as text is */
-    const char *text;      /* literal prompt; NULL = none */
+    bool failed;            /* when it was recorded */
+    uint32_t nblocks;       /* prefix blocks of block_tokens each, the last may be partial */
+    const uint64_t *blocks; /* borrowed until the next trace_next, as text is */
+    const char *text;       /* literal prompt; NULL = none */
 };
 
 struct trace;
@@ -68,7 +68,7 @@ struct trace_stats {
     int64_t duration_ns;            /* last - first arrival; -1 = the format has no times */
     double rate_per_s;              /* (rows - 1) / duration; 0 = unknown */
     bool rate_plausible;
-    uint64_t out_of_order;          /* rows earlier than the one before */
+    uint64_t out_of_order; /* rows earlier than the one before */
     struct length_stats isl, osl;
     uint64_t input_tokens, output_tokens;
     /* prefix blocks: references, distinct ids, 1 - distinct/references: what an unbounded cache
@@ -76,7 +76,7 @@ struct trace_stats {
     uint64_t block_references, distinct_blocks;
     double ideal_hit_share;
     uint32_t block_tokens;
-    bool lengths_estimated;         /* from bytes of text */
+    bool lengths_estimated; /* from bytes of text */
 };
 /* One pass over the whole file. */
 int trace_summary(const char *path, enum trace_format f, const struct trace_options *o,

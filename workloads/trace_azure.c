@@ -1,6 +1,6 @@
 /* Azure LLM inference traces (github.com/Azure/AzurePublicDataset): TIMESTAMP,ContextTokens,
- * GeneratedTokens with CR LF line ends. Stamps have seven fractional digits (2023) or an offset from
- * UTC (2024); arrivals are ns since 1970. */
+ * GeneratedTokens with CR LF line ends. Stamps have seven fractional digits (2023) or an offset
+ * from UTC (2024); arrivals are ns since 1970. */
 #include "harness/core/clock.h"
 #include "workloads/trace_internal.h"
 
@@ -23,9 +23,10 @@ static int azure_open(struct trace *t, struct err *e) {
         return rc;
     int images = csv_find(&h, "NumImages");
     if (images >= 0)
-        return reader_fault(&t->reader, h.line, h.column[images], e,
-                            "expected a trace of text requests, found the column 'NumImages' of the "
-                            "multimodal one");
+        return reader_fault(
+            &t->reader, h.line, h.column[images], e,
+            "expected a trace of text requests, found the column 'NumImages' of the "
+            "multimodal one");
     return 0;
 }
 
@@ -84,8 +85,8 @@ static bool parse_offset(const char *p, int64_t *seconds) {
 static bool parse_stamp(const char *p, int64_t *ns) {
     int64_t y, mo, d, h, mi, s, f = 0, scale = NS_PER_S, offset;
     if (!digits(&p, 4, &y) || !is(&p, '-') || !digits(&p, 2, &mo) || !is(&p, '-') ||
-        !digits(&p, 2, &d) || (!is(&p, ' ') && !is(&p, 'T')) || !digits(&p, 2, &h) || !is(&p, ':') ||
-        !digits(&p, 2, &mi) || !is(&p, ':') || !digits(&p, 2, &s))
+        !digits(&p, 2, &d) || (!is(&p, ' ') && !is(&p, 'T')) || !digits(&p, 2, &h) ||
+        !is(&p, ':') || !digits(&p, 2, &mi) || !is(&p, ':') || !digits(&p, 2, &s))
         return false;
     if (is(&p, '.')) {
         const char *start = p;

@@ -1,6 +1,7 @@
-/* BurstGPT (github.com/HPMLL/BurstGPT): CSV of 6 or 8 columns, found by name. Times are seconds, whole
- * ones as published: requests of one second are spread inside it, uniformly and with the workload's
- * seed, so that a replay does not issue them as one burst. A response of 0 tokens is a failure. */
+/* BurstGPT (github.com/HPMLL/BurstGPT): CSV of 6 or 8 columns, found by name. Times are seconds,
+ * whole ones as published: requests of one second are spread inside it, uniformly and with the
+ * workload's seed, so that a replay does not issue them as one burst. A response of 0 tokens is a
+ * failure. */
 #include "harness/core/clock.h"
 #include "workloads/plan_internal.h"
 #include "workloads/trace_internal.h"
@@ -49,13 +50,15 @@ static int read_row(struct trace *t, struct small_row *row, bool *end, struct er
         if (rc || *end)
             return rc;
         row->line = c.line;
-        if (s->time >= c.n || !parse_decimal_ns(c.field[s->time], c.length[s->time], NS_PER_S, &row->time_ns) ||
+        if (s->time >= c.n ||
+            !parse_decimal_ns(c.field[s->time], c.length[s->time], NS_PER_S, &row->time_ns) ||
             row->time_ns < 0)
             return csv_fault(&t->reader, &c, s->time, "a Timestamp in seconds, at least 0", e);
         if ((rc = csv_tokens(&t->reader, &c, s->osl, "Response tokens", 0, &row->osl, e)))
             return rc;
         row->failed = row->osl == 0;
-        if ((rc = csv_tokens(&t->reader, &c, s->isl, "Request tokens", row->failed ? 0 : 1, &row->isl, e)))
+        if ((rc = csv_tokens(&t->reader, &c, s->isl, "Request tokens", row->failed ? 0 : 1,
+                             &row->isl, e)))
             return rc;
         if (!row->failed || t->options.keep_failures)
             break;
@@ -73,7 +76,8 @@ static int reserve(struct burst *s, const struct reader *r, struct err *e) {
         return 0;
     size_t cap = s->cap ? s->cap * 2 : 256;
     if (cap > SECOND_MAX_ROWS)
-        return reader_fault(r, r->line, 1, e, "expected fewer than %d rows with one time, found more",
+        return reader_fault(r, r->line, 1, e,
+                            "expected fewer than %d rows with one time, found more",
                             SECOND_MAX_ROWS);
     struct small_row *rows = realloc(s->rows, cap * sizeof *rows);
     if (rows)
@@ -112,7 +116,8 @@ static int read_second(struct trace *t, struct err *e) {
         s->n++;
     }
     if (s->n > 1 && s->rows[0].time_ns % NS_PER_S == 0) {
-        struct rng rng = rng_at(t->options.seed, STREAM_SPREAD, (uint64_t)(s->rows[0].time_ns / NS_PER_S));
+        struct rng rng =
+            rng_at(t->options.seed, STREAM_SPREAD, (uint64_t)(s->rows[0].time_ns / NS_PER_S));
         for (size_t i = 0; i < s->n; i++)
             s->spread[i] = rng_uniform(&rng);
         qsort(s->spread, s->n, sizeof *s->spread, ascending);
@@ -133,7 +138,10 @@ static int burst_next(struct trace *t, struct trace_row *row, bool *end, struct 
     if (*end)
         return 0;
     const struct small_row *x = &s->rows[s->at++];
-    *row = (struct trace_row){.line = x->line, .arrival_ns = x->time_ns, .isl = x->isl, .osl = x->osl,
+    *row = (struct trace_row){.line = x->line,
+                              .arrival_ns = x->time_ns,
+                              .isl = x->isl,
+                              .osl = x->osl,
                               .failed = x->failed};
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Lines of comma-separated fields: quoted ones are unquoted in place, quotes doubled inside. A quoted
- * field does not span lines: no trace here has such. */
+/* Lines of comma-separated fields: quoted ones are unquoted in place, quotes doubled inside. A
+ * quoted field does not span lines: no trace here has such. */
 #include "workloads/dist.h"
 #include "workloads/trace_internal.h"
 
@@ -31,8 +31,8 @@ static int split(const struct reader *r, char *p, size_t n, struct csv_line *c, 
             }
             i++;
             if (i < n && p[i] != ',')
-                return reader_fault(r, c->line, i + 1, e, "expected ',' after a quoted field, found '%c'",
-                                    p[i]);
+                return reader_fault(r, c->line, i + 1, e,
+                                    "expected ',' after a quoted field, found '%c'", p[i]);
         } else {
             while (i < n && p[i] != ',')
                 i++;
@@ -72,8 +72,9 @@ int csv_column(const struct reader *r, const struct csv_line *header, const char
     *index = csv_find(header, name);
     if (*index >= 0)
         return 0;
-    return reader_fault(r, header->line, 1, e, "expected a header line with a column '%s', found '%.60s%s'",
-                        name, header->field[0], header->n > 1 ? ",…" : "");
+    return reader_fault(r, header->line, 1, e,
+                        "expected a header line with a column '%s', found '%.60s%s'", name,
+                        header->field[0], header->n > 1 ? ",…" : "");
 }
 
 int csv_fault(const struct reader *r, const struct csv_line *c, int index, const char *expected,

@@ -7,13 +7,13 @@
 /* A window on the file: bytes buf[begin..end) are read and not yet used. */
 struct reader {
     const char *name;
-    int fd;               /* -1 when from memory */
-    const char *mem;      /* what is left of it */
+    int fd;          /* -1 when from memory */
+    const char *mem; /* what is left of it */
     size_t mem_n;
     char *buf;
     size_t cap, begin, end;
     bool eof;
-    uint64_t line;        /* of buf[begin], 1-based */
+    uint64_t line; /* of buf[begin], 1-based */
 };
 
 /* First, once: allocates the window. */
@@ -24,15 +24,15 @@ int reader_more(struct reader *r, bool *got, struct err *e) MUST_USE;
  * r->line is its number during the caller's work. */
 int reader_line(struct reader *r, char **line, size_t *n, bool *end, struct err *e) MUST_USE;
 /* `name:line:column: text`; column 1-based. */
-int reader_fault(const struct reader *r, uint64_t line, size_t column, struct err *e, const char *fmt,
-                 ...) PRINTF_LIKE(5, 6);
+int reader_fault(const struct reader *r, uint64_t line, size_t column, struct err *e,
+                 const char *fmt, ...) PRINTF_LIKE(5, 6);
 
 struct trace_ops {
     struct trace_format_info info;
     size_t state_bytes;
     int (*open)(struct trace *t, struct err *e); /* reads a header; may be NULL */
     int (*next)(struct trace *t, struct trace_row *row, bool *end, struct err *e);
-    void (*close)(struct trace *t);              /* may be NULL */
+    void (*close)(struct trace *t); /* may be NULL */
 };
 extern const struct trace_ops trace_mooncake, trace_azure, trace_burstgpt, trace_sharegpt;
 

@@ -1,7 +1,7 @@
 /* Mooncake JSONL (github.com/kvcache-ai/Mooncake, FAST25-release): one flat object a line with
- * timestamp (ms), input_length, output_length and hash_ids (prefix blocks of 512 tokens, global to the
- * file). Read by a scanner of its own, because a trace may be replayed on a hot path. Members of other
- * names are skipped. */
+ * timestamp (ms), input_length, output_length and hash_ids (prefix blocks of 512 tokens, global to
+ * the file). Read by a scanner of its own, because a trace may be replayed on a hot path. Members
+ * of other names are skipped. */
 #include "harness/core/clock.h"
 #include "workloads/dist.h"
 #include "workloads/trace_internal.h"
@@ -24,10 +24,12 @@ struct scan {
 static int fault(const struct scan *s, const char *expected, struct err *e) {
     size_t column = (size_t)(s->p - s->start) + 1;
     if (s->p >= s->end)
-        return reader_fault(s->r, s->r->line, column, e, "expected %s, found the line's end", expected);
+        return reader_fault(s->r, s->r->line, column, e, "expected %s, found the line's end",
+                            expected);
     unsigned char c = (unsigned char)*s->p;
     if (c < 0x20 || c > 0x7e)
-        return reader_fault(s->r, s->r->line, column, e, "expected %s, found byte 0x%02x", expected, c);
+        return reader_fault(s->r, s->r->line, column, e, "expected %s, found byte 0x%02x", expected,
+                            c);
     return reader_fault(s->r, s->r->line, column, e, "expected %s, found '%c'", expected, c);
 }
 
@@ -66,7 +68,8 @@ static int string(struct scan *s, const char **text, size_t *n, struct err *e) {
 }
 
 /* A number's text: what of JSON's numbers is digits, sign and point. */
-static int number(struct scan *s, const char **text, size_t *n, const char *expected, struct err *e) {
+static int number(struct scan *s, const char **text, size_t *n, const char *expected,
+                  struct err *e) {
     space(s);
     *text = s->p;
     while (s->p < s->end && ((*s->p >= '0' && *s->p <= '9') || *s->p == '.' || *s->p == '-'))
@@ -75,7 +78,8 @@ static int number(struct scan *s, const char **text, size_t *n, const char *expe
     return *n ? 0 : fault(s, expected, e);
 }
 
-static int integer(struct scan *s, uint64_t max, const char *expected, uint64_t *out, struct err *e) {
+static int integer(struct scan *s, uint64_t max, const char *expected, uint64_t *out,
+                   struct err *e) {
     const char *text;
     size_t n;
     int rc = number(s, &text, &n, expected, e);
@@ -210,7 +214,7 @@ static int read_member(struct scan *s, struct mooncake *m, enum member which, st
     const char *text;
     size_t n;
     uint64_t v = 0;
-    int rc;
+    int rc = 0;
     space(s);
     switch (which) {
     case TIMESTAMP:
@@ -256,7 +260,8 @@ static int read_object(struct scan *s, struct mooncake *m, struct trace_row *row
         if ((rc = string(s, &name, &n, e)) || (rc = take(s, ':', "':'", e)))
             return rc;
         unsigned which = 0;
-        while (which < MEMBERS && (strlen(member_names[which]) != n || memcmp(member_names[which], name, n)))
+        while (which < MEMBERS &&
+               (strlen(member_names[which]) != n || memcmp(member_names[which], name, n)))
             which++;
         if (which < MEMBERS && (seen & 1u << which)) {
             s->p = at;
@@ -281,9 +286,10 @@ static int read_object(struct scan *s, struct mooncake *m, struct trace_row *row
                                 member_names[i]);
     uint32_t want = (row->isl + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
     if ((seen & 1u << HASH_IDS) && row->nblocks != want)
-        return reader_fault(s->r, s->r->line, 1, e,
-                            "expected %u hash_ids (input_length %u in blocks of %d tokens), found %u",
-                            want, row->isl, BLOCK_TOKENS, row->nblocks);
+        return reader_fault(
+            s->r, s->r->line, 1, e,
+            "expected %u hash_ids (input_length %u in blocks of %d tokens), found %u", want,
+            row->isl, BLOCK_TOKENS, row->nblocks);
     row->blocks = row->nblocks ? m->blocks : NULL;
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Bounded reading: a window of 1 MiB over a file or over memory that grows only when one row needs it,
- * up to TRACE_ROW_MAX_BYTES. */
+/* Bounded reading: a window of 1 MiB over a file or over memory that grows only when one row needs
+ * it, up to TRACE_ROW_MAX_BYTES. */
 #include "workloads/trace_internal.h"
 
 #include <errno.h>
@@ -11,23 +11,25 @@
 
 enum { WINDOW_BYTES = 1 << 20 };
 
-int reader_fault(const struct reader *r, uint64_t line, size_t column, struct err *e, const char *fmt,
-                 ...) {
+int reader_fault(const struct reader *r, uint64_t line, size_t column, struct err *e,
+                 const char *fmt, ...) {
     char text[512];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return err_set(e, ASSAY_EINPUT, "%s:%llu:%zu: %s", r->name, (unsigned long long)line, column, text);
+    return err_set(e, ASSAY_EINPUT, "%s:%llu:%zu: %s", r->name, (unsigned long long)line, column,
+                   text);
 }
 
 static int grow(struct reader *r, struct err *e) {
     size_t cap = r->cap ? r->cap * 2 : WINDOW_BYTES;
     if (cap > 2 * (size_t)TRACE_ROW_MAX_BYTES)
-        return reader_fault(r, r->line, 1, e, "expected rows of at most %d bytes, found a longer one",
+        return reader_fault(r, r->line, 1, e,
+                            "expected rows of at most %d bytes, found a longer one",
                             TRACE_ROW_MAX_BYTES);
     if (r->fd < 0 && r->cap == 0 && r->mem_n < WINDOW_BYTES)
-        cap = r->mem_n + 2; /* small inputs from memory need no whole window */
+        cap = r->mem_n + 2;             /* small inputs from memory need no whole window */
     char *p = realloc(r->buf, cap + 1); /* + 1: a line at the end of file gets its NUL */
     if (!p)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
@@ -89,7 +91,8 @@ int reader_line(struct reader *r, char **line, size_t *n, bool *end, struct err 
             r->begin += lf ? len + 1 : len;
             r->line++;
             if (len > TRACE_ROW_MAX_BYTES)
-                return reader_fault(r, r->line, 1, e, "expected rows of at most %d bytes, found %zu",
+                return reader_fault(r, r->line, 1, e,
+                                    "expected rows of at most %d bytes, found %zu",
                                     TRACE_ROW_MAX_BYTES, len);
             if (len && p[len - 1] == '\r')
                 len--;
@@ -117,7 +120,8 @@ bool parse_decimal_ns(const char *p, size_t n, int64_t unit_ns, int64_t *out) {
     i += negative;
     size_t digits = i;
     for (; i < n && p[i] >= '0' && p[i] <= '9'; i++)
-        if (__builtin_mul_overflow(whole, 10, &whole) || __builtin_add_overflow(whole, p[i] - '0', &whole))
+        if (__builtin_mul_overflow(whole, 10, &whole) ||
+            __builtin_add_overflow(whole, p[i] - '0', &whole))
             return false;
     if (i == digits)
         return false;

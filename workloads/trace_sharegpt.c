@@ -1,8 +1,8 @@
 /* ShareGPT: one JSON array of conversations, [{"id", "conversations": [{"from", "value"}, …]}, …],
- * walked element by element, so that memory holds one conversation. The first message is the prompt,
- * the second the reference answer (as vLLM's benchmark takes them); conversations with fewer than two
- * messages are dropped. Lengths are estimated from bytes (TRACE_BYTES_PER_TOKEN); the prompt's text is
- * passed on. */
+ * walked element by element, so that memory holds one conversation. The first message is the
+ * prompt, the second the reference answer (as vLLM's benchmark takes them); conversations with
+ * fewer than two messages are dropped. Lengths are estimated from bytes (TRACE_BYTES_PER_TOKEN);
+ * the prompt's text is passed on. */
 #include "harness/core/json.h"
 #include "workloads/dist.h"
 #include "workloads/trace_internal.h"
@@ -79,8 +79,10 @@ static int element_length(struct trace *t, size_t *length, struct err *e) {
             }
         }
         if (i > TRACE_ROW_MAX_BYTES)
-            return reader_fault(r, r->line, 1, e, "expected conversations of at most %d bytes, found a "
-                                "longer one", TRACE_ROW_MAX_BYTES);
+            return reader_fault(r, r->line, 1, e,
+                                "expected conversations of at most %d bytes, found a "
+                                "longer one",
+                                TRACE_ROW_MAX_BYTES);
         bool got;
         int rc = reader_more(r, &got, e);
         if (rc)
@@ -125,10 +127,11 @@ static int message(const struct trace *t, uint64_t line, const json_t *list, siz
         return 0;
     char found[64];
     json_excerpt(v, found, sizeof found);
-    return reader_fault(&t->reader, line, 1, e,
-                        "at /%llu/conversations/%zu/value: expected a text of at most %d bytes, found %s",
-                        (unsigned long long)(s->elements - 1), i, TOKENS_MAX * TRACE_BYTES_PER_TOKEN,
-                        *text ? "a longer one" : found);
+    return reader_fault(
+        &t->reader, line, 1, e,
+        "at /%llu/conversations/%zu/value: expected a text of at most %d bytes, found %s",
+        (unsigned long long)(s->elements - 1), i, TOKENS_MAX * TRACE_BYTES_PER_TOKEN,
+        *text ? "a longer one" : found);
 }
 
 static uint32_t estimate_tokens(size_t bytes) {

@@ -1,5 +1,5 @@
-/* What is in a trace: one pass that counts lengths exactly (a counter a length) and prefix blocks in a
- * hash set. Memory: 8 bytes a length up to the longest, 16 to 48 bytes a distinct block. */
+/* What is in a trace: one pass that counts lengths exactly (a counter a length) and prefix blocks
+ * in a hash set. Memory: 8 bytes a length up to the longest, 16 to 48 bytes a distinct block. */
 #include "harness/core/clock.h"
 #include "workloads/dist.h"
 #include "workloads/trace.h"
@@ -84,7 +84,8 @@ static int add(struct id_set *s, uint64_t id, struct err *e) {
     if (2 * (s->n + 1) > s->cap) {
         size_t cap = s->cap ? s->cap * 2 : 1 << 14, n = 0;
         if (s->n >= IDS_MAX)
-            return err_set(e, ASSAY_EINPUT, "expected at most %d distinct blocks, found more", IDS_MAX);
+            return err_set(e, ASSAY_EINPUT, "expected at most %d distinct blocks, found more",
+                           IDS_MAX);
         uint64_t *at = calloc(cap, sizeof *at);
         if (!at)
             return err_set(e, ASSAY_ENOMEM, "out of memory");

@@ -1,5 +1,5 @@
 /* Loads a workload file: one option table for each JSON object of it, then the checks of
- * workload_check.c and the resolved form of workload_effective.c. Defaults are in the tables only. */
+ * workload_check.c and the resolved form of workload_effective.c. Defaults are in the tables. */
 #include "workloads/workload.h"
 
 #include "harness/core/embed.h"
@@ -241,8 +241,8 @@ static int check_name(const char *label, const char *pointer, const char *text, 
     if (ok)
         return 0;
     return err_set(e, ASSAY_EINPUT,
-                   "%s: at %s: expected 1 to 64 letters, digits and . _ - +, found \"%.80s\"", label,
-                   pointer, text);
+                   "%s: at %s: expected 1 to 64 letters, digits and . _ - +, found \"%.80s\"",
+                   label, pointer, text);
 }
 
 static int read_overrides_member(struct workload *w, const json_t *json, const char *label,
@@ -292,13 +292,16 @@ static int read_definition(struct workload *w, const json_t *json, const char *l
     }
     if ((rc = read_model(w, d.model, label, &model, e)))
         goto out;
-    if ((rc = read_requests(d.requests, &w->pattern, label, "/requests", &w->arena, &w->requests, e)) ||
+    if ((rc = read_requests(d.requests, &w->pattern, label, "/requests", &w->arena, &w->requests,
+                            e)) ||
         (rc = read_warmup(w, d.warmup, label, e)) || (rc = read_trace(w, d.trace, label, e)) ||
         (rc = read_sessions(w, d.sessions, label, e)))
         goto out;
-    if (d.isl && (rc = dist_from_json(d.isl, DIST_UNIT_TOKENS, label, "/isl", &w->arena, &w->isl, e)))
+    if (d.isl &&
+        (rc = dist_from_json(d.isl, DIST_UNIT_TOKENS, label, "/isl", &w->arena, &w->isl, e)))
         goto out;
-    if (d.osl && (rc = dist_from_json(d.osl, DIST_UNIT_TOKENS, label, "/osl", &w->arena, &w->osl, e)))
+    if (d.osl &&
+        (rc = dist_from_json(d.osl, DIST_UNIT_TOKENS, label, "/osl", &w->arena, &w->osl, e)))
         goto out;
     if (d.limits && (rc = options_from_json(workload_limit_fields, w, d.limits, label, "/limits",
                                             &w->arena, e)))
@@ -382,8 +385,8 @@ static int load_file(const char *name, json_t **out, struct err *e) {
     return json_parse(f->data, f->size, f->path, out, e);
 }
 
-/* A relative trace path counts from the workload file's folder, or from the current one when it came
- * from an override or the workload is a shipped one. Then it must be readable. */
+/* A relative trace path counts from the workload file's folder, or from the current one when it
+ * came from an override or the workload is a shipped one. Then it must be readable. */
 static int resolve_trace(struct workload *w, const char *name, struct err *e) {
     if (!w->trace_path)
         return 0;
@@ -403,8 +406,8 @@ static int resolve_trace(struct workload *w, const char *name, struct err *e) {
     }
     if (access(w->trace_path, R_OK) == 0)
         return 0;
-    return err_set(e, ASSAY_EINPUT, "%s: at /trace/path: expected a readable file, found '%s'", name,
-                   w->trace_path);
+    return err_set(e, ASSAY_EINPUT, "%s: at /trace/path: expected a readable file, found '%s'",
+                   name, w->trace_path);
 }
 
 int workload_load(const char *name, const char *const *overrides, int noverrides,

@@ -20,12 +20,12 @@ const char *workload_kind_name(enum workload_kind k);
 
 /* A length in tokens (or another count). */
 enum dist_kind {
-    DIST_FIXED,     /* value */
-    DIST_UNIFORM,   /* min..max inclusive */
+    DIST_FIXED,       /* value */
+    DIST_UNIFORM,     /* min..max inclusive */
     DIST_RANGE_RATIO, /* InferenceX: uniform in [int(value*ratio), value], numpy legacy draws */
-    DIST_NORMAL,    /* mean, stddev, clipped to min..max, rounded half away from zero */
-    DIST_LOGNORMAL, /* median, sigma (of the log), clipped to min..max */
-    DIST_EMPIRICAL, /* values[] with weights[] */
+    DIST_NORMAL,      /* mean, stddev, clipped to min..max, rounded half away from zero */
+    DIST_LOGNORMAL,   /* median, sigma (of the log), clipped to min..max */
+    DIST_EMPIRICAL,   /* values[] with weights[] */
     DIST_EXPONENTIAL, /* mean, clipped: think times */
 };
 struct dist {
@@ -70,14 +70,16 @@ struct workload {
     bool has_model;
 
     struct pattern pattern;
-    int64_t requests;    /* measured requests (sessions' turns count singly); 0 = until duration or trace end */
-    int64_t duration_ns; /* 0 = until requests are done */
+    int64_t
+        requests; /* measured requests (sessions' turns count singly); 0 = until duration or trace end */
+    int64_t duration_ns;     /* 0 = until requests are done */
     int64_t warmup_requests; /* issued before the measured window, by the same pattern */
     int64_t warmup_ns;       /* or for that long */
     uint64_t seed;
-    const char *rules;   /* rule pack name, NULL = "default" */
+    const char *rules; /* rule pack name, NULL = "default" */
 
-    struct dist isl, osl; /* input, output tokens of a request, or of a session's turn (new tokens) */
+    struct dist isl,
+        osl; /* input, output tokens of a request, or of a session's turn (new tokens) */
     const char *trace_path; /* as resolved; NULL = synthetic */
     enum trace_format trace_format;
     bool trace_force;         /* take it although its rate says that the time unit is wrong */
@@ -86,23 +88,24 @@ struct workload {
 
     /* sessions; has_sessions false = each request stands alone */
     bool has_sessions;
-    int64_t sessions;        /* how many; 0 = as many as requests need */
-    struct dist turns;       /* per session, >= 1 */
-    struct dist first_isl;   /* the first turn's input (system prompt, repository…), before isl */
-    struct dist think_ns;    /* delay after the previous answer, in ns */
-    int64_t max_context;     /* a session ends before its context would exceed this; 0 = model's */
+    int64_t sessions;      /* how many; 0 = as many as requests need */
+    struct dist turns;     /* per session, >= 1 */
+    struct dist first_isl; /* the first turn's input (system prompt, repository…), before isl */
+    struct dist think_ns;  /* delay after the previous answer, in ns */
+    int64_t max_context;   /* a session ends before its context would exceed this; 0 = model's */
 
     /* latency limits for goodput and for the rule pack; 0 = none */
     int64_t limit_ttft_ns, limit_tpot_ns, limit_e2e_ns;
 
     /* kind training */
-    int64_t global_batch;    /* sequences */
+    int64_t global_batch; /* sequences */
     int64_t seq_len;
     int64_t steps;
 
     json_t *file_json;      /* as given */
     json_t *effective_json; /* resolved: defaults and overrides applied, model inlined */
-    char overrides[WORKLOAD_OVERRIDES_MAX][WORKLOAD_OVERRIDE_BYTES]; /* as typed, in order; also inside effective_json */
+    char overrides[WORKLOAD_OVERRIDES_MAX]
+                  [WORKLOAD_OVERRIDE_BYTES]; /* as typed, in order; also inside effective_json */
     int noverrides;
 };
 

@@ -50,15 +50,15 @@ RULE(isl_absent, !training(f) && !f->d->trace && !f->d->isl)
 RULE(osl_absent, !training(f) && !f->d->trace && !f->d->osl)
 RULE(pattern_trace, pattern_is(f, PATTERN_TRACE) && !f->d->trace)
 RULE(pattern_untimed, pattern_is(f, PATTERN_TRACE) && f->w->trace_format == TRACE_SHAREGPT)
-RULE(sessions_offline, f->d->sessions && pattern_is(f, PATTERN_OFFLINE))
+RULE(sessions_offline, f->d->sessions &&pattern_is(f, PATTERN_OFFLINE))
 RULE(agentic_absent, f->w->kind == WORKLOAD_AGENTIC && !f->d->sessions && !f->d->trace)
 RULE(no_end, !training(f) && open_ended(f))
 RULE(offline_endless, pattern_is(f, PATTERN_OFFLINE) && !f->d->requests && !f->d->trace)
 RULE(ratio_sessions, ratio(f) && f->d->sessions)
 RULE(ratio_requests, lengths(f) && ratio(f) && !f->d->requests)
 RULE(ratio_seed, ratio(f) && f->w->seed > UINT32_MAX)
-RULE(context_model, f->w->has_sessions && f->w->has_model &&
-                        f->w->max_context > f->w->model.max_context)
+RULE(context_model,
+     f->w->has_sessions && f->w->has_model && f->w->max_context > f->w->model.max_context)
 #undef RULE
 
 // clang-format off
@@ -101,6 +101,7 @@ int workload_check(const struct workload *w, const struct definition *d, const c
     struct facts f = {w, d};
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].wrong(&f))
-            return err_set(e, ASSAY_EINPUT, "%s: at %s: %s", label, rules[i].pointer, rules[i].text);
+            return err_set(e, ASSAY_EINPUT, "%s: at %s: %s", label, rules[i].pointer,
+                           rules[i].text);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* The effective definition: every default and override resolved, the model inlined, in the same
- * format as a workload file, so that it loads back to itself. Its canonical form is what the record's
- * workload digest covers; a trace's digest ("/trace/sha256") is put in by whoever hashed the file. */
+ * format as a workload file, so that it loads back to itself. Its canonical form is what the
+ * record's workload digest covers; a trace's digest ("/trace/sha256") is put in by whoever hashed
+ * the file. */
 #include "harness/core/options.h"
 #include "workloads/dist.h"
 #include "workloads/workload_internal.h"
@@ -78,8 +79,8 @@ static bool put_sessions(json_t *to, const struct workload *w) {
 
 json_t *workload_effective(const struct workload *w, const json_t *model_json) {
     char pattern[128];
-    struct scalars s = {w->name, w->version, w->description, NULL, w->rules, (int)w->kind,
-                        w->requests, w->duration_ns, w->seed};
+    struct scalars s = {w->name,      w->version,  w->description, NULL,   w->rules,
+                        (int)w->kind, w->requests, w->duration_ns, w->seed};
     bool training = w->kind == WORKLOAD_TRAINING, bad = false;
     if (!training) {
         pattern_print(&w->pattern, pattern, sizeof pattern);

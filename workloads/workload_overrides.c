@@ -1,5 +1,5 @@
-/* Overrides of a workload file: "path=value" texts of the command line, set in the JSON before it is
- * read, so that they are checked as the file is. */
+/* Overrides of a workload file: "path=value" texts of the command line, set in the JSON before it
+ * is read, so that they are checked as the file is. */
 #include "harness/core/json.h"
 #include "harness/core/options.h"
 #include "workloads/workload_internal.h"
@@ -45,8 +45,9 @@ int workload_apply_overrides(struct workload *w, json_t *json, const char *const
         const char *text = overrides[i], *eq = strchr(text, '=');
         char path[WORKLOAD_OVERRIDE_BYTES];
         if (strlen(text) >= WORKLOAD_OVERRIDE_BYTES)
-            return err_set(e, ASSAY_EUSAGE, "--set '%.40s…': expected fewer than %d bytes, found %zu",
-                           text, WORKLOAD_OVERRIDE_BYTES, strlen(text));
+            return err_set(e, ASSAY_EUSAGE,
+                           "--set '%.40s…': expected fewer than %d bytes, found %zu", text,
+                           WORKLOAD_OVERRIDE_BYTES, strlen(text));
         if (!eq || eq == text)
             return err_set(e, ASSAY_EUSAGE, "--set '%s': expected PATH=VALUE", text);
         snprintf(path, sizeof path, "%.*s", (int)(eq - text), text);

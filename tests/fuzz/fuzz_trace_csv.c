@@ -1,5 +1,5 @@
-/* Any bytes as an Azure and as a BurstGPT trace: rows with lengths in range, or an error that names the
- * place. */
+/* Any bytes as an Azure and as a BurstGPT trace: rows with lengths in range, or an error that names
+ * the place. */
 #include "workloads/trace.h"
 
 #include <stdlib.h>

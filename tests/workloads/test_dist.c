@@ -52,8 +52,9 @@ Test(workloads_dist, means_of_draws_equal_the_formulas) {
 
 Test(workloads_dist, draws_are_clipped_to_the_bounds_and_reach_them) {
     struct arena a = {0};
-    struct dist d = read_dist("{\"kind\":\"normal\",\"mean\":10,\"stddev\":100,\"min\":5,\"max\":15}",
-                              DIST_UNIT_TOKENS, &a);
+    struct dist d =
+        read_dist("{\"kind\":\"normal\",\"mean\":10,\"stddev\":100,\"min\":5,\"max\":15}",
+                  DIST_UNIT_TOKENS, &a);
     struct rng r;
     int lo = 0, hi = 0;
     rng_seed(&r, 1);
@@ -84,13 +85,13 @@ Test(workloads_dist, times_are_in_ns) {
     arena_release(&a);
 }
 
-/* Golden: the same generators written in Python (statistics.NormalDist().inv_cdf is Wichura's AS 241
- * too). A change here changes every plan ever recorded. */
+/* Golden: the same generators written in Python (statistics.NormalDist().inv_cdf is Wichura's AS
+ * 241 too). A change here changes every plan ever recorded. */
 Test(workloads_dist, draws_repeat_to_the_bit) {
     static const int64_t want[] = {808, 676, 515, 620, 446, 1754};
     struct arena a = {0};
-    struct dist d = read_dist("{\"kind\":\"lognormal\",\"median\":1000,\"sigma\":0.5}", DIST_UNIT_TOKENS,
-                              &a);
+    struct dist d =
+        read_dist("{\"kind\":\"lognormal\",\"median\":1000,\"sigma\":0.5}", DIST_UNIT_TOKENS, &a);
     for (uint64_t i = 0; i < 6; i++) {
         struct rng r = rng_at(1, 1, i);
         cr_assert(eq(i64, dist_draw(&d, &r), want[i]), "draw %d", (int)i);

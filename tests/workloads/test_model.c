@@ -89,7 +89,8 @@ Test(workloads_model, an_unknown_name_proposes_the_near_one) {
 }
 
 #define BASE                                                                                       \
-    "\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":64,\"num_attention_heads\":4,"  \
+    "\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":64,\"num_attention_heads\":" \
+    "4,"                                                                                           \
     "\"vocab_size\":512,\"max_position_embeddings\":128,\"intermediate_size\":128"
 
 /* text, part of the message; NULL = it must load */

@@ -18,8 +18,8 @@ static struct workload *load(const char *name, const char *a, const char *b, con
 }
 
 /* All requests of a shard, sessions turn after turn with planned answers; returns how many. */
-static size_t collect(const struct workload *w, uint32_t shard, uint32_t shards, struct request *out,
-                      size_t max) {
+static size_t collect(const struct workload *w, uint32_t shard, uint32_t shards,
+                      struct request *out, size_t max) {
     struct plan *p;
     struct err e = {0};
     size_t n = 0;
@@ -80,8 +80,8 @@ Test(workloads_plan, the_union_of_shards_is_the_single_plan, .timeout = 60) {
                 for (size_t k = 1; k < got; k++)
                     cr_assert(lt(u64, all[m + k - 1].id, all[m + k].id), "order is kept");
                 for (size_t k = 0; k < got; k++)
-                    cr_assert(eq(u64, (w->has_sessions ? all[m + k].session : all[m + k].id) %
-                                          counts[c],
+                    cr_assert(eq(u64,
+                                 (w->has_sessions ? all[m + k].session : all[m + k].id) % counts[c],
                                  s));
                 m += got;
             }
@@ -215,7 +215,8 @@ Test(workloads_plan, a_number_of_sessions_counts_their_turns) {
 
 Test(workloads_plan, a_first_turn_longer_than_the_context_is_cut) {
     static struct request r[100];
-    struct workload *w = load("agentic-multiturn", "sessions.max_context=2", "requests=5", "warmup=1");
+    struct workload *w =
+        load("agentic-multiturn", "sessions.max_context=2", "requests=5", "warmup=1");
     cr_assert(eq(sz, collect(w, 0, 1, r, 100), 6));
     for (size_t i = 0; i < 6; i++) {
         cr_assert(eq(u32, r[i].isl, 1));

@@ -44,14 +44,14 @@ static void expect_rows(const char *path, enum trace_format f, const struct trac
 
 Test(workloads_trace, mooncake_fixture) {
     static const struct want want[] = {
-        {0, 1000, 50, 1, 2},           {0, 1536, 7, 2, 3},  {1500000000, 2050, 120, 3, 5},
-        {2750000000, 512, 1, 5, 1},    {4000250000, 1, 9, 6, 1},
+        {0, 1000, 50, 1, 2},        {0, 1536, 7, 2, 3},       {1500000000, 2050, 120, 3, 5},
+        {2750000000, 512, 1, 5, 1}, {4000250000, 1, 9, 6, 1},
     };
     struct trace_options o = {0};
     expect_rows(DATA "mooncake.jsonl", TRACE_MOONCAKE, &o, want, 5, 0);
 }
 
-/* 2023-11-16 18:17:03 UTC is 1700158623 s after 1970; 2024-05-12 00:00 UTC is 1715472000 (date -d). */
+/* 2023-11-16 18:17:03 UTC is 1700158623 s after 1970; 2024-05-12 00:00 UTC is 1715472000. */
 Test(workloads_trace, azure_fixtures) {
     static const struct want y2023[] = {
         {1700158623979960000, 4808, 10, 2, 0},
@@ -83,7 +83,8 @@ Test(workloads_trace, burstgpt_keeps_or_drops_failures_and_spreads_equal_seconds
         bool end = false;
         size_t n = 0;
         o.keep_failures = keep;
-        cr_assert(eq(int, trace_open(DATA "burstgpt_6.csv", TRACE_BURSTGPT, &o, &t, &e), 0), "%s", e.text);
+        cr_assert(eq(int, trace_open(DATA "burstgpt_6.csv", TRACE_BURSTGPT, &o, &t, &e), 0), "%s",
+                  e.text);
         while (trace_next(t, &r[n], &end, &e) == 0 && !end)
             n++;
         cr_assert(eq(int, end, 1), "%s", e.text);
@@ -115,10 +116,11 @@ Test(workloads_trace, sharegpt_fixture) {
     struct trace_options o = {0};
     struct err e = {0};
     bool end;
-    cr_assert(eq(int, trace_open(DATA "sharegpt.json", TRACE_SHAREGPT, &o, &t, &e), 0), "%s", e.text);
+    cr_assert(eq(int, trace_open(DATA "sharegpt.json", TRACE_SHAREGPT, &o, &t, &e), 0), "%s",
+              e.text);
     cr_assert(eq(int, trace_next(t, &r, &end, &e), 0), "%s", e.text);
     cr_assert(eq(str, (char *)(uintptr_t)r.text, "What is an assay?"));
-    cr_assert(eq(u32, r.isl, 5)); /* 17 bytes */
+    cr_assert(eq(u32, r.isl, 5));  /* 17 bytes */
     cr_assert(eq(u32, r.osl, 11)); /* 43 bytes */
     cr_assert(eq(u64, r.line, 2));
     cr_assert(eq(i64, r.arrival_ns, -1));
@@ -162,9 +164,10 @@ static const struct {
     {TRACE_MOONCAKE, "{\"hash_ids\":7", "t:1:13:", "an array"},
     {TRACE_MOONCAKE, "{\"x\":[1-2]", "t:1:8:", "',' or ']'"},
     {TRACE_MOONCAKE, "{\"x\":tru", "t:1:6:", "a value"},
-    {TRACE_MOONCAKE, "{\"x\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "t:1:", "64 nested"},
-    {TRACE_MOONCAKE, "{\"timestamp\":0,\"input_length\":600,\"output_length\":5,\"hash_ids\":[1]}", "t:1:1:",
-     "expected 2 hash_ids"},
+    {TRACE_MOONCAKE, "{\"x\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+     "t:1:", "64 nested"},
+    {TRACE_MOONCAKE, "{\"timestamp\":0,\"input_length\":600,\"output_length\":5,\"hash_ids\":[1]}",
+     "t:1:1:", "expected 2 hash_ids"},
     {TRACE_MOONCAKE, "\xef\xbb\xbf{}", "t:1:1:", "byte 0xef"},
     {TRACE_AZURE, "", "t:1:1:", "a header line"},
     {TRACE_AZURE, "TIMESTAMP,Tokens\n", "t:1:1:", "a column 'ContextTokens'"},
@@ -179,7 +182,8 @@ static const struct {
     {TRACE_AZURE, AZ "2023-11-16 18:17:03+1,5,5\n", "t:2:1:", "a time such as"},
     {TRACE_AZURE, AZ "\"2023,5,5\n", "t:2:1:", "closing '\"'"},
     {TRACE_AZURE, AZ "\"2023\"x,5,5\n", "t:2:7:", "',' after"},
-    {TRACE_AZURE, AZ "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33",
+    {TRACE_AZURE,
+     AZ "1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33",
      "t:2:", "at most 32 columns"},
     {TRACE_BURSTGPT, "Timestamp;Request tokens\n", "t:1:1:", "a column 'Timestamp'"},
     {TRACE_BURSTGPT, BU "five,5,5\n", "t:2:1:", "a Timestamp"},
@@ -198,8 +202,8 @@ static const struct {
     {TRACE_SHAREGPT, "[{\"id\" 5}]", "t:1:8:", "':' expected"},
     {TRACE_SHAREGPT, "[\n{\"id\": 1,\n \"id\": 2}]", "t:3:", "duplicate"},
     {TRACE_SHAREGPT, "[{\"conversations\":5}]", "t:1:1:", "/0/conversations: expected an array"},
-    {TRACE_SHAREGPT, "[{\"conversations\":[{\"value\":\"a\"},{\"value\":5}]}]", "t:1:1:",
-     "/0/conversations/1/value"},
+    {TRACE_SHAREGPT, "[{\"conversations\":[{\"value\":\"a\"},{\"value\":5}]}]",
+     "t:1:1:", "/0/conversations/1/value"},
     {TRACE_SHAREGPT, "[{\"conversations\":[\"a\",\"b\"]}]", "t:1:1:", "/0/conversations/0/value"},
     {TRACE_SHAREGPT, "[{\"id\":\"\xff\"}]", "t:1:", "decode byte 0xff"},
 };
@@ -210,8 +214,8 @@ Test(workloads_trace, malformed_rows_name_line_and_column) {
         struct trace_options o = {0};
         struct err e = {0};
         bool end = false;
-        int rc = trace_open_memory(malformed[i].text, strlen(malformed[i].text), "t", malformed[i].format,
-                                   &o, &t, &e);
+        int rc = trace_open_memory(malformed[i].text, strlen(malformed[i].text), "t",
+                                   malformed[i].format, &o, &t, &e);
         while (rc == 0 && !end) {
             struct trace_row r;
             rc = trace_next(t, &r, &end, &e);
@@ -279,18 +283,66 @@ Test(workloads_trace, public_excerpts_have_the_counted_facts, .timeout = 60) {
         struct length_stats isl, osl; /* mean unused */
         uint64_t references, distinct;
     } facts[] = {
-        {"mooncake/conversation_head2000.jsonl", TRACE_MOONCAKE, 2000, 669000000000, 27441774, 704602,
-         {0, 891, 7963, 29448, 98812, 123192}, {0, 1, 363, 602, 1059, 2000}, 54559, 38788},
-        {"mooncake/synthetic_head600.jsonl", TRACE_MOONCAKE, 600, 165837000000, 7414999, 118142,
-         {0, 13, 4399, 36208, 56635, 134773}, {0, 1, 168, 444, 776, 811}, 14873, 13229},
-        {"azure/AzureLLMInferenceTrace_conv_head4000.csv", TRACE_AZURE, 4000, 815079228000, 4731122,
-         1014932, {0, 2, 1047, 2468, 4114, 7930}, {0, 10, 204, 430, 625, 1000}, 0, 0},
-        {"azure/AzureLLMInferenceTrace_code_head4000.csv", TRACE_AZURE, 4000, 1365357816000, 8171220,
-         109683, {0, 6, 1445, 5108, 7436, 7437}, {0, 6, 13, 54, 246, 1899}, 0, 0},
-        {"burstgpt/burstgpt_rows_transcribed.csv", TRACE_BURSTGPT, 4, 144000000000, 3656, 776,
-         {0, 36, 906, 1779, 1779, 1779}, {0, 29, 123, 446, 446, 446}, 0, 0},
-        {"burstgpt/burstgpt1_rows_transcribed.csv", TRACE_BURSTGPT, 3, 113000000000, 1976, 524,
-         {0, 417, 472, 1087, 1087, 1087}, {0, 18, 230, 276, 276, 276}, 0, 0},
+        {"mooncake/conversation_head2000.jsonl",
+         TRACE_MOONCAKE,
+         2000,
+         669000000000,
+         27441774,
+         704602,
+         {0, 891, 7963, 29448, 98812, 123192},
+         {0, 1, 363, 602, 1059, 2000},
+         54559,
+         38788},
+        {"mooncake/synthetic_head600.jsonl",
+         TRACE_MOONCAKE,
+         600,
+         165837000000,
+         7414999,
+         118142,
+         {0, 13, 4399, 36208, 56635, 134773},
+         {0, 1, 168, 444, 776, 811},
+         14873,
+         13229},
+        {"azure/AzureLLMInferenceTrace_conv_head4000.csv",
+         TRACE_AZURE,
+         4000,
+         815079228000,
+         4731122,
+         1014932,
+         {0, 2, 1047, 2468, 4114, 7930},
+         {0, 10, 204, 430, 625, 1000},
+         0,
+         0},
+        {"azure/AzureLLMInferenceTrace_code_head4000.csv",
+         TRACE_AZURE,
+         4000,
+         1365357816000,
+         8171220,
+         109683,
+         {0, 6, 1445, 5108, 7436, 7437},
+         {0, 6, 13, 54, 246, 1899},
+         0,
+         0},
+        {"burstgpt/burstgpt_rows_transcribed.csv",
+         TRACE_BURSTGPT,
+         4,
+         144000000000,
+         3656,
+         776,
+         {0, 36, 906, 1779, 1779, 1779},
+         {0, 29, 123, 446, 446, 446},
+         0,
+         0},
+        {"burstgpt/burstgpt1_rows_transcribed.csv",
+         TRACE_BURSTGPT,
+         3,
+         113000000000,
+         1976,
+         524,
+         {0, 417, 472, 1087, 1087, 1087},
+         {0, 18, 230, 276, 276, 276},
+         0,
+         0},
     };
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++) {
         char path[256];
@@ -307,7 +359,8 @@ Test(workloads_trace, public_excerpts_have_the_counted_facts, .timeout = 60) {
         cr_assert(eq(u64, s.output_tokens, facts[i].out));
         cr_assert(eq(u64, s.out_of_order, 0));
         cr_assert(eq(int, s.rate_plausible, 1));
-        const struct length_stats *got[] = {&s.isl, &s.osl}, *want[] = {&facts[i].isl, &facts[i].osl};
+        const struct length_stats *got[] = {&s.isl, &s.osl},
+                                  *want[] = {&facts[i].isl, &facts[i].osl};
         for (int k = 0; k < 2; k++) {
             cr_assert(eq(u32, got[k]->min, want[k]->min));
             cr_assert(eq(u32, got[k]->p50, want[k]->p50));
@@ -318,8 +371,9 @@ Test(workloads_trace, public_excerpts_have_the_counted_facts, .timeout = 60) {
         cr_assert(eq(u64, s.block_references, facts[i].references));
         cr_assert(eq(u64, s.distinct_blocks, facts[i].distinct));
         if (s.block_references)
-            cr_assert(lt(dbl, fabs(s.ideal_hit_share - (1 - (double)facts[i].distinct /
-                                                                (double)facts[i].references)),
+            cr_assert(lt(dbl,
+                         fabs(s.ideal_hit_share -
+                              (1 - (double)facts[i].distinct / (double)facts[i].references)),
                          1e-12));
         cr_assert(eq(int, trace_check_rate(path, facts[i].format, &o, &e), 0), "%s", e.text);
     }
@@ -366,7 +420,8 @@ static struct workload *load(const char *const *overrides, int n) {
     return w;
 }
 
-static size_t collect(const struct workload *w, uint32_t shard, uint32_t shards, struct request *out) {
+static size_t collect(const struct workload *w, uint32_t shard, uint32_t shards,
+                      struct request *out) {
     struct plan *p;
     struct err e = {0};
     size_t n = 0;
@@ -428,7 +483,8 @@ Test(workloads_trace, times_that_go_back_are_refused_when_they_decide) {
         int rc = plan_next(p, &r, &end, &e);
         cr_assert(eq(int, rc, n == 1 ? ASSAY_EINPUT : 0));
         if (rc)
-            cr_assert(ne(ptr, strstr(e.text, ":2:1: expected a time at or after"), NULL), "%s", e.text);
+            cr_assert(ne(ptr, strstr(e.text, ":2:1: expected a time at or after"), NULL), "%s",
+                      e.text);
         plan_close(p);
         workload_free(w);
     }
@@ -457,12 +513,16 @@ Test(workloads_trace, memory_does_not_grow_with_the_file, .timeout = 120) {
         const char *head, *row, *tail;
         size_t bytes;
     } files[] = {
-        {TRACE_MOONCAKE, "", "{\"timestamp\": 0, \"input_length\": 1600, \"output_length\": 5, \"hash_ids\": "
-                             "[1000001, 1000002, 1000003, 1000004]}\n", "", 100 << 20},
-        {TRACE_SHAREGPT, "[", "{\"id\":\"x\",\"conversations\":[{\"from\":\"human\",\"value\":\"0123456789 "
-                              "0123456789\"},{\"from\":\"gpt\",\"value\":\"0123456789\"}]},\n",
+        {TRACE_MOONCAKE, "",
+         "{\"timestamp\": 0, \"input_length\": 1600, \"output_length\": 5, \"hash_ids\": "
+         "[1000001, 1000002, 1000003, 1000004]}\n",
+         "", 100 << 20},
+        {TRACE_SHAREGPT, "[",
+         "{\"id\":\"x\",\"conversations\":[{\"from\":\"human\",\"value\":\"0123456789 "
+         "0123456789\"},{\"from\":\"gpt\",\"value\":\"0123456789\"}]},\n",
          "{\"conversations\":[]}]", 32 << 20},
-        {TRACE_BURSTGPT, "Timestamp,Request tokens,Response tokens\n", "5.5,1,1\n6.5,2,2\n", "", 16 << 20},
+        {TRACE_BURSTGPT, "Timestamp,Request tokens,Response tokens\n", "5.5,1,1\n6.5,2,2\n", "",
+         16 << 20},
     };
     for (size_t i = 0; i < 3; i++) {
         char path[] = "/tmp/assay-trace-XXXXXX";
