@@ -109,8 +109,9 @@ static int out_of_memory(struct err *e) {
     return err_set(e, ASSAY_ENOMEM, "out of memory");
 }
 
-/* "requests": N, or {"per_concurrency": K, "min": M} of the load pattern. */
-static int read_requests(const json_t *json, const struct pattern *p, const char *label,
+/* "requests": N, or {"per_concurrency": K, "min": M} of the load pattern. least: 0 where none is a
+ * sensible answer (warm-up), else 1. */
+static int read_requests(const json_t *json, const struct pattern *p, int64_t least, const char *label,
                          const char *pointer, struct arena *a, int64_t *out, struct err *e) {
     if (!json)
         return 0;
@@ -128,14 +129,14 @@ static int read_requests(const json_t *json, const struct pattern *p, const char
         *out = n > m.min ? n : m.min;
         return 0;
     }
-    if (!json_is_integer(json) || json_integer_value(json) < 1 ||
+    if (!json_is_integer(json) || json_integer_value(json) < least ||
         (double)json_integer_value(json) > REQUESTS_MAX) {
         char found[64];
         json_excerpt(json, found, sizeof found);
         return err_set(e, ASSAY_EINPUT,
-                       "%s: at %s: expected an integer from 1 to 1e12 or {\"per_concurrency\": N}, "
+                       "%s: at %s: expected an integer from %d to 1e12 or {\"per_concurrency\": N}, "
                        "found %s",
-                       label, pointer, found);
+                       label, pointer, (int)least, found);
     }
     *out = json_integer_value(json);
     return 0;
@@ -153,7 +154,7 @@ static int read_warmup(struct workload *w, const json_t *json, const char *label
                        "%s: at /warmup/duration: expected either requests or duration, found both",
                        label);
     w->warmup_ns = f.duration_ns;
-    return read_requests(f.requests, &w->pattern, label, "/warmup/requests", &w->arena,
+    return read_requests(f.requests, &w->pattern, 0, label, "/warmup/requests", &w->arena,
                          &w->warmup_requests, e);
 }
 
@@ -292,7 +293,7 @@ static int read_definition(struct workload *w, const json_t *json, const char *l
     }
     if ((rc = read_model(w, d.model, label, &model, e)))
         goto out;
-    if ((rc = read_requests(d.requests, &w->pattern, label, "/requests", &w->arena, &w->requests,
+    if ((rc = read_requests(d.requests, &w->pattern, 1, label, "/requests", &w->arena, &w->requests,
                             e)) ||
         (rc = read_warmup(w, d.warmup, label, e)) || (rc = read_trace(w, d.trace, label, e)) ||
         (rc = read_sessions(w, d.sessions, label, e)))
