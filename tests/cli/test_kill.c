@@ -2,6 +2,7 @@
  * acknowledged is lost, and the next start works. */
 #include "child.h"
 
+#include "harness/core/clock.h"
 #include "harness/core/rng.h"
 
 #include <fcntl.h>
@@ -16,9 +17,9 @@
 
 enum { KILLS = 100 };
 
-/* Starts a run that takes about 30 ms, kills it after us microseconds; true when it had ended itself,
- * its output (the summary = the acknowledgement) then being in out. */
-static bool run_and_kill(const char *exe, const char *db, long us, char *out, size_t n) {
+/* Starts a run and kills it after ns (negative: never); true when it had ended itself, its output (the summary = the
+ * acknowledgement) then being in out. */
+static bool run_and_kill(const char *exe, const char *db, int64_t ns, char *out, size_t n) {
     int fd[2];
     cr_assert(eq(int, pipe(fd), 0));
     pid_t pid = fork();
@@ -32,9 +33,11 @@ static bool run_and_kill(const char *exe, const char *db, long us, char *out, si
         _exit(127);
     }
     close(fd[1]);
-    struct timespec ts = {0, us * 1000};
-    nanosleep(&ts, NULL);
-    kill(pid, SIGKILL);
+    struct timespec ts = {ns / NS_PER_S, ns % NS_PER_S};
+    if (ns >= 0) {
+        nanosleep(&ts, NULL);
+        kill(pid, SIGKILL);
+    }
     size_t got = 0;
     ssize_t k;
     while (got + 1 < n && (k = read(fd[0], out + got, n - 1 - got)) > 0)
@@ -61,13 +64,18 @@ Test(cli_kill, a_hundred_kills_lose_nothing, .timeout = 300) {
     char exe[512], path[512], sql[256];
     snprintf(exe, sizeof exe, "%s/assay", build ? build : "build");
     snprintf(path, sizeof path, "%s/kill.db", home);
+    setenv("XDG_DATA_HOME", home, 1); /* one key for all of them */
     static char out[65536];
     static char acknowledged[KILLS][40];
     int nack = 0;
     struct rng r;
     rng_seed(&r, 11);
+    /* how long one takes here and now, so that kills fall before, in and after it */
+    int64_t t0 = clock_now_ns();
+    cr_assert(eq(int, run_and_kill(exe, path, -1, out, sizeof out), 1));
+    uint64_t whole_ns = (uint64_t)(clock_now_ns() - t0);
     for (int i = 0; i < KILLS; i++) {
-        if (run_and_kill(exe, path, 1000 + (long)rng_below(&r, 120000), out, sizeof out)) {
+        if (run_and_kill(exe, path, (int64_t)rng_below(&r, whole_ns * 3 / 2), out, sizeof out)) {
             const char *id = strstr(out, "\"run\"");
             cr_assert(ne(ptr, (void *)id, NULL));
             id = strchr(strchr(id, ':'), '"') + 1;
