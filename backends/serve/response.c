@@ -5,7 +5,6 @@
 #include "harness/core/clock.h"
 
 #include <inttypes.h>
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,25 +28,16 @@ void put_json_string(struct buf *b, const char *s) {
 
 /* ---- identity ---- */
 
-/* The digest a backend gives of its chip, else SHA-256 over its details with sorted names and without
- * blanks (which is their canonical form as long as they hold no fractions). "" when there are none. */
-static void details_digest(const json_t *details, char out[65]) {
-    static const char *const given[] = {"chip_sha256", "chip_digest"};
-    out[0] = '\0';
-    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
-        const char *text = json_string_value(json_object_get(details, given[i]));
-        if (text && strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64) {
-            memcpy(out, text, 65);
-            return;
-        }
-    }
-    char *text = details ? json_dumps(details, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned n = 0;
-    if (text && EVP_Digest(text, strlen(text), digest, &n, EVP_sha256(), NULL) == 1)
-        for (unsigned i = 0; i < n; i++)
-            snprintf(out + 2 * i, 3, "%02x", digest[i]);
-    free(text);
+/* Of the chip's own description where the backend gives one, else of all its details; "" when there are
+ * none or nobody can tell. */
+static void chip_digest(const struct serve_options *o, const json_t *details, char hex[65]) {
+    const json_t *chip = json_object_get(details, "chip");
+    unsigned char digest[32];
+    hex[0] = '\0';
+    if (!o->digest || !details || o->digest(json_is_object(chip) ? chip : details, digest, NULL))
+        return;
+    for (size_t i = 0; i < sizeof digest; i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 }
 
 int serve_identity_fill(struct serve_identity *id, const struct serve_options *o,
@@ -63,7 +53,7 @@ int serve_identity_fill(struct serve_identity *id, const struct serve_options *o
             *c = '_';
     const char *class_name = result_class_name(info->result_class);
     char digest[65];
-    details_digest(info->details, digest);
+    chip_digest(o, info->details, digest);
     snprintf(id->class_name, sizeof id->class_name, "%s", class_name);
     snprintf(id->chip_header, sizeof id->chip_header, "%s;chips=%" PRId64 "%s%s", chip, info->chips,
              digest[0] ? ";sha256=" : "", digest);

@@ -42,6 +42,9 @@ struct serve_options {
     bool log;                        /* one line a request on stderr */
     void (*ready)(void *ctx, uint16_t port); /* called once, when connections are accepted; or NULL */
     void *ready_ctx;
+    /* SHA-256 of canonical JSON (results/jcs.h: jcs_sha256), for the chip's digest in X-Assay-Chip;
+     * NULL = no digest. A parameter, since this room is not above that one. */
+    int (*digest)(const json_t *v, unsigned char sha256[32], struct err *e);
     const volatile int *stop;        /* serve until non-zero; never NULL */
     struct serve_stats *stats;       /* filled on return; or NULL */
 };

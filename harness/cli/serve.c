@@ -8,6 +8,7 @@
 #include "backends/serve/serve.h"
 #include "harness/core/embed.h"
 #include "harness/core/json.h"
+#include "results/jcs.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -128,6 +129,7 @@ static int run_serve(void *options, struct err *e) {
         .log = a->log,
         .ready = ready,
         .ready_ctx = a,
+        .digest = jcs_sha256,
         .stop = &stop_flag,
         .stats = &stats,
     };

@@ -1,5 +1,6 @@
 /* serve over real sockets: what leaves the wire, in which shape, never before its time, and what happens
  * when clients or the server go away. Shapes: the OpenAI API as vLLM sends it. */
+#include "results/jcs.h"
 #include "tests/backends/serve_fixture.h"
 
 #include <criterion/criterion.h>
@@ -24,13 +25,14 @@ Test(backends_serve_http, tells_health_models_and_what_stands_behind) {
     x.workload.has_model = true;
     snprintf(x.workload.model.name, sizeof x.workload.model.name, "fake-8b");
     x.workload.model.max_context = 4096;
+    x.o.digest = jcs_sha256;
     fixture_start(&x);
     struct answer a = ask(&x, "/health", NULL);
     cr_assert(eq(int, a.status, 200));
     cr_assert(eq(str, (char *)header_of(&a, "X-Assay-Class"), "simulated"));
     cr_assert(eq(str, (char *)header_of(&a, "X-Assay-Chip"),
-                 "v6e;chips=8;sha256="
-                 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
+                 "v6e;chips=8;sha256=" /* of the two bytes {} */
+                 "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"));
     answer_free(&a);
     a = ask(&x, "/v1/models", NULL);
     json_t *j = json_of(&a), *m = json_array_get(json_object_get(j, "data"), 0);
@@ -496,6 +498,82 @@ Test(backends_serve_http, serves_the_null_backend) {
     fixture_stop(&x);
     arena_release(&arena);
     cr_assert(eq(int, x.rc, 0), "%s", x.e.text);
+}
+
+/* The simulator's own schedule, taken straight from the backend in virtual time, bounds what the endpoint
+ * may send: no token earlier than its due time. */
+Test(backends_serve_http, serves_the_simulator_by_its_schedule) {
+    enum { TOKENS = 12 };
+    static struct fixture x;
+    static struct event_block block;
+    struct arena arena = {0};
+    struct err e = {0};
+    struct workload *w = NULL;
+    json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:i}", "name", "t", "kind", "serving", "model",
+                          "llama3.1-8b", "pattern", "concurrency:1", "requests", 1, "isl", 1000, "osl", TOKENS);
+    cr_assert(eq(int, workload_from_json(j, "t", &w, &e), 0), "%s", e.text);
+    void *options = arena_alloc(&arena, 1, backend_tpu_sim.options_size);
+    options_defaults(backend_tpu_sim.options, options, &arena);
+    cr_assert(eq(int, options_set_pair(backend_tpu_sim.options, options, "chip=v6e", "-o", &arena, &e), 0));
+    cr_assert(eq(int, options_set_pair(backend_tpu_sim.options, options, "chips=1", "-o", &arena, &e), 0));
+
+    struct event_sink sink = {.block = &block};
+    struct backend_open_args args = {.workload = w, .options = options, .sink = &sink, .shards = 1};
+    struct backend *b = NULL;
+    struct completion c;
+    int n = 0;
+    volatile int never = 0;
+    struct request r = {.session = REQUEST_NO_SESSION, .last_turn = true, .isl = 1000, .osl = TOKENS,
+                        .arrival_ns = -1};
+    cr_assert(eq(int, backend_tpu_sim.open(&args, &b, &e), 0), "%s", e.text);
+    cr_assert(ge(int, backend_tpu_sim.submit(b, &r, &c, &e), 0));
+    while (n == 0)
+        cr_assert(eq(int, backend_tpu_sim.wait(b, INT64_MAX, &c, 1, &n, &never, &e), 0));
+    int64_t due[TOKENS];
+    int events = 0;
+    for (uint32_t i = 0; i < block.n; i++)
+        if (block.kind[i] == EVENT_TOKENS && events < TOKENS)
+            due[events++] = block.time_ns[i];
+    cr_assert(eq(int, events, TOKENS));
+    backend_tpu_sim.close(b);
+
+    x.o.ops = &backend_tpu_sim;
+    x.o.backend_options = options;
+    sem_init(&x.ready, 0, 0);
+    x.o.ready = fixture_ready, x.o.ready_ctx = &x, x.o.stop = &x.stop, x.o.stats = &x.stats;
+    x.o.workload = w;
+    cr_assert(eq(int, pthread_create(&x.thread, NULL, fixture_main, &x), 0));
+    sem_wait(&x.ready);
+    cr_assert(eq(int, x.rc, 0), "%s", x.e.text);
+    char body[8192] = "{\"prompt\":[0", got[32768];
+    for (int i = 1; i < 1000; i++)
+        strcat(body, ",7");
+    strcat(body, "],\"max_tokens\":12,\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    size_t at = 0;
+    int tokens = 0, fd = dial(&x);
+    int64_t sent = clock_now_ns();
+    post(fd, COMPLETIONS, body);
+    while (!memmem(got, at, "[DONE]", 6)) {
+        ssize_t k = recv(fd, got + at, sizeof got - 1 - at, 0);
+        int64_t now = clock_now_ns() - sent;
+        cr_assert(gt(i64, k, 0));
+        at += (size_t)k;
+        got[at] = '\0';
+        int seen = 0;
+        for (const char *p = got; (p = strstr(p, "\"text\":\" ")); p++)
+            seen++;
+        for (; tokens < seen; tokens++)
+            cr_assert(ge(i64, now, due[tokens]));
+    }
+    cr_assert(eq(int, tokens, TOKENS));
+    cr_assert(ne(ptr, strstr(got, "\r\nX-Assay-Class: simulated\r\n"), NULL));
+    cr_assert(ne(ptr, strstr(got, "\"model\":\"sim/v6e-1/llama3.1-8b\""), NULL));
+    cr_assert(ne(ptr, strstr(got, "\"prompt_tokens\":1000,"), NULL));
+    close(fd);
+    fixture_stop(&x);
+    json_decref(j);
+    workload_free(w);
+    arena_release(&arena);
 }
 
 /* ---- libcurl, as a client that was not written here ---- */
