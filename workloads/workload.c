@@ -123,8 +123,9 @@ static int read_requests(const json_t *json, const struct pattern *p, int64_t le
         if (p->kind != PATTERN_CONCURRENCY && p->kind != PATTERN_SINGLE)
             return err_set(e, ASSAY_EINPUT,
                            "%s: at %s/per_concurrency: expected a number of requests, because the "
-                           "pattern '%s' has no concurrency to multiply (set requests=N)",
-                           label, pointer, pattern_kind_name(p->kind));
+                           "pattern '%s' has no concurrency to multiply (set %s=N)",
+                           label, pointer, pattern_kind_name(p->kind),
+                           pointer[1] == 'w' ? "warmup" : "requests");
         int64_t n = m.per_concurrency * (int64_t)(p->kind == PATTERN_SINGLE ? 1 : p->value);
         *out = n > m.min ? n : m.min;
         return 0;

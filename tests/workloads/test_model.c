@@ -5,7 +5,9 @@
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct model load(const char *name) {
     struct model m;
@@ -88,6 +90,17 @@ Test(workloads_model, an_unknown_name_proposes_the_near_one) {
     cr_assert(ne(ptr, strstr(e.text, "llama3.1-"), NULL), "%s", e.text);
 }
 
+/* llama2.c's stories260K: 260,032 parameters, tied embeddings; named after its folder. */
+Test(workloads_model, a_config_is_loaded_by_its_path) {
+    static const char path[] = "../shared/data/models/stories260K/config.json";
+    if (access(path, R_OK))
+        cr_skip_test("%s is not here", path);
+    struct model m = load(path);
+    cr_assert(eq(i64, model_parameters(&m), 260032));
+    cr_assert(eq(str, m.name, "stories260K"));
+    cr_assert(eq(str, m.dtype, "float32"));
+}
+
 #define BASE                                                                                       \
     "\"model_type\":\"llama\",\"num_hidden_layers\":2,\"hidden_size\":64,\"num_attention_heads\":" \
     "4,"                                                                                           \
@@ -138,4 +151,45 @@ Test(workloads_model, bad_shapes_are_refused_with_their_place) {
         cr_assert(ne(ptr, strstr(e.text, cases[i].message), NULL), "%s", e.text);
         cr_assert(ne(ptr, strstr(e.text, "x.json: at /model"), NULL), "%s", e.text);
     }
+}
+
+static void expect_fault(const char *name, json_t *value) {
+    struct err e = {0};
+    struct model m;
+    char want[96];
+    json_t *json;
+    cr_assert(eq(int, json_parse("{" BASE "}", strlen("{" BASE "}"), "t", &json, &e), 0));
+    if (value)
+        json_object_set_new(json, name, value);
+    else
+        json_object_del(json, name);
+    cr_assert(eq(int, model_from_json(json, "x.json", "", &m, &e), ASSAY_EINPUT), "%s", name);
+    snprintf(want, sizeof want, "x.json: at /%s", name);
+    cr_assert(eq(int, strncmp(e.text, want, strlen(want)), 0), "%s\nwanted %s", e.text, want);
+    json_decref(json);
+}
+
+/* Schema and loader describe the same members: each refuses a wrong type, its bounds, its absence. */
+Test(workloads_model, every_member_of_the_schema_refuses_every_fault) {
+    const struct embedded *f = embedded_find("schemas/model.json");
+    struct err e = {0};
+    json_t *schema, *s;
+    const char *name;
+    size_t members = 0, k;
+    cr_assert(eq(int, json_parse(f->data, f->size, f->path, &schema, &e), 0), "%s", e.text);
+    json_t *shape = json_object_get(json_object_get(schema, "$defs"), "shape");
+    json_object_foreach(json_object_get(shape, "properties"), name, s) {
+        json_t *min = json_object_get(s, "minimum"), *max = json_object_get(s, "maximum");
+        if (strcmp(name, "layer_types")) /* is read only beside a sliding window: cases above */
+            expect_fault(name, json_pack("[b]", 1));
+        if (min)
+            expect_fault(name, json_integer(json_integer_value(min) - 1));
+        if (max)
+            expect_fault(name, json_integer(json_integer_value(max) + 1));
+        members++;
+    }
+    json_array_foreach(json_object_get(shape, "required"), k, s)
+        expect_fault(json_string_value(s), NULL);
+    cr_assert(ge(sz, members, 30));
+    json_decref(schema);
 }
