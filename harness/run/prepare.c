@@ -5,6 +5,8 @@
 #include "harness/core/clock.h"
 #include "harness/core/json.h"
 #include "harness/run/pattern.h"
+#include "results/hash.h"
+#include "workloads/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,13 +50,41 @@ static int check_fit(const struct run_options *o, const struct prepared *p, stru
     return 0;
 }
 
+/* A trace is read to its end before anything is written: a malformed or truncated line must not end a
+ * run in its middle. Its digest goes into the effective definition. */
+static int check_trace(struct workload *w, struct err *e) {
+    if (!w->trace_path)
+        return 0;
+    unsigned char digest[SHA256_BYTES];
+    char hex[SHA256_HEX];
+    int rc = sha256_file(w->trace_path, digest, e);
+    if (rc)
+        return rc;
+    hex_encode(digest, sizeof digest, hex);
+    if (w->trace_sha256 && strcmp(w->trace_sha256, hex) != 0)
+        return err_set(e, ASSAY_EINPUT, "%s: at /trace/sha256: expected %s, found %s", w->name,
+                       w->trace_sha256, hex);
+    json_t *trace = json_object_get(w->effective_json, "trace");
+    if (json_object_set_new(trace, "sha256", json_string(hex)))
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    struct plan *plan;
+    struct request r;
+    bool end = false;
+    if ((rc = plan_open(w, 0, 1, &plan, e)))
+        return rc;
+    while (!rc && !end)
+        rc = plan_next(plan, &r, &end, e);
+    plan_close(plan);
+    return rc;
+}
+
 int prepare_load(const struct run_options *o, struct prepared *p, struct err *e) {
     *p = (struct prepared){0};
     int rc = workload_load(o->workload, o->overrides, o->noverrides, &p->workload, e);
     if (rc)
         return rc;
     if ((rc = backend_find(o->backend, &p->ops, e)) || (rc = parse_backend_options(o, p, e)) ||
-        (rc = check_fit(o, p, e)))
+        (rc = check_fit(o, p, e)) || (rc = check_trace(p->workload, e)))
         return rc;
     const char *rules = o->rules ? o->rules : p->workload->rules ? p->workload->rules : "default";
     p->threads = (uint32_t)o->threads;
