@@ -545,10 +545,14 @@ Test(backends_serve_http, serves_the_simulator_by_its_schedule) {
     cr_assert(eq(int, pthread_create(&x.thread, NULL, fixture_main, &x), 0));
     sem_wait(&x.ready);
     cr_assert(eq(int, x.rc, 0), "%s", x.e.text);
-    char body[8192] = "{\"prompt\":[0", got[32768];
-    for (int i = 1; i < 1000; i++)
-        strcat(body, ",7");
-    strcat(body, "],\"max_tokens\":12,\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    char ids[2 * 999 + 1], body[8192], got[32768];
+    for (size_t i = 0; i + 1 < sizeof ids; i++)
+        ids[i] = i % 2 ? '7' : ',';
+    ids[sizeof ids - 1] = '\0';
+    snprintf(body, sizeof body,
+             "{\"prompt\":[0%s],\"max_tokens\":12,\"stream\":true,"
+             "\"stream_options\":{\"include_usage\":true}}",
+             ids);
     size_t at = 0;
     int tokens = 0, fd = dial(&x);
     int64_t sent = clock_now_ns();
