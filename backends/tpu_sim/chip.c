@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define CHIP_ROW(key, type, unit, min, max, help)                                                  \
-    {#key, OPT_##type, offsetof(struct chip, key), unit, min, max, NULL, NULL, OPTION_REQUIRED, help},
+    {#key, OPT_##type, offsetof(struct chip, key), unit, min, max, NULL, NULL, OPTION_REQUIRED,    \
+     help},
 const struct option chip_options[] = {CHIP_PARAMETERS(CHIP_ROW){0}};
 const size_t chip_option_count = sizeof chip_options / sizeof chip_options[0] - 1;
 
@@ -30,7 +31,8 @@ double chip_peak_flops(const struct chip *c, enum num n) {
 }
 
 /* "fitted" must name the rows it was fitted on. */
-static const char *const uncertainties[] = {"published", "derived", "estimate", "fitted", "override"};
+static const char *const uncertainties[] = {"published", "derived", "estimate", "fitted",
+                                            "override"};
 
 static int check_figure(const char *key, const json_t *v, const char *file, struct err *e) {
     if (!json_is_object(v))
@@ -83,8 +85,9 @@ static int flatten(const json_t *parameters, const char *file, json_t **out, str
     json_object_foreach((json_t *)(uintptr_t)parameters, key, v) {
         int rc = check_figure(key, v, file, e);
         if (!rc && json_object_set(flat, key, json_object_get(v, "value")))
-            rc = err_set(e, ASSAY_EINPUT, "%s: at /parameters/%s/value: expected a number, found nothing",
-                         file, key);
+            rc =
+                err_set(e, ASSAY_EINPUT,
+                        "%s: at /parameters/%s/value: expected a number, found nothing", file, key);
         if (rc) {
             json_decref(flat);
             return rc;
@@ -140,8 +143,9 @@ int chip_from_json(json_t *json, const char *file, const struct chip_override *o
     const json_t *name = json_object_get(json, "name");
     if (!json_is_string(name) || json_string_length(name) == 0 ||
         json_string_length(name) >= CHIP_NAME_MAX)
-        return err_set(e, ASSAY_EINPUT, "%s: at /name: expected a string of 1 to %d bytes, found %s",
-                       file, CHIP_NAME_MAX - 1, json_kind(name));
+        return err_set(e, ASSAY_EINPUT,
+                       "%s: at /name: expected a string of 1 to %d bytes, found %s", file,
+                       CHIP_NAME_MAX - 1, json_kind(name));
     json_t *parameters = json_object_get(json, "parameters");
     if (!json_is_object(parameters))
         return err_set(e, ASSAY_EINPUT, "%s: at /parameters: expected an object, found %s", file,
@@ -184,9 +188,11 @@ static int unknown_chip(const char *name, struct err *e) {
     }
     const char *near = nearest_name(name, names, n);
     if (near)
-        return err_set(e, ASSAY_EINPUT, "unknown chip '%.60s'; did you mean '%s'? (known: %s, or a file's path)",
+        return err_set(e, ASSAY_EINPUT,
+                       "unknown chip '%.60s'; did you mean '%s'? (known: %s, or a file's path)",
                        name, near, list);
-    return err_set(e, ASSAY_EINPUT, "unknown chip '%.60s' (known: %s, or a file's path)", name, list);
+    return err_set(e, ASSAY_EINPUT, "unknown chip '%.60s' (known: %s, or a file's path)", name,
+                   list);
 }
 
 int chip_load(const char *name, const struct chip_override *overrides, size_t noverrides,

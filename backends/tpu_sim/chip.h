@@ -3,8 +3,8 @@
  * backends/tpu_sim/chips/NAME.json holds {"name","title","parameters":{KEY:{"value","source",
  * "uncertainty",…}}} (schemas/chip.json). This header is the one list of keys: the struct, the
  * reader's table, the `-o chip.KEY=…` overrides and the help all come from it. Figures are of one
- * physical chip unless the help says otherwise; a device is what JAX calls a device (7x: two a chip).
- * No code looks at a chip's name or generation to decide a time. */
+ * physical chip unless the help says otherwise; a device is what JAX calls a device (7x: two a
+ * chip). No code looks at a chip's name or generation to decide a time. */
 #ifndef BACKENDS_TPU_SIM_CHIP_H
 #define BACKENDS_TPU_SIM_CHIP_H
 
@@ -92,7 +92,8 @@ int chip_from_json(json_t *json, const char *file, const struct chip_override *o
 enum num { NUM_BF16, NUM_INT8, NUM_FP8, NUM_F32, NUM_COUNT };
 extern const char *const num_names[]; /* NULL-terminated, in enum order */
 double num_bytes(enum num n);
-/* Peak of one chip, FLOP/s, with operands of this type (narrow types without a listed peak: bf16). */
+/* Peak of one chip, FLOP/s, with operands of this type (narrow types without a listed peak: bf16).
+ */
 double chip_peak_flops(const struct chip *c, enum num n);
 
 #endif

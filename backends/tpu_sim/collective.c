@@ -1,4 +1,5 @@
-/* Torus arithmetic. Not here: overlap with compute (train.c), who needs which collective (step.c). */
+/* Torus arithmetic. Not here: overlap with compute (train.c), who needs which collective (step.c).
+ */
 #include "backends/tpu_sim/collective.h"
 
 #include <inttypes.h>
@@ -11,7 +12,8 @@ static void set_wraps(struct topology *t, const struct chip *c) {
     for (int i = 0; i < t->axes; i++)
         all = all && t->length[i] % c->ici_wrap == 0;
     for (int i = 0; i < t->axes; i++)
-        t->wrap[i] = t->length[i] > 2 && t->length[i] % c->ici_wrap == 0 && (all || !c->ici_wrap_all);
+        t->wrap[i] =
+            t->length[i] > 2 && t->length[i] % c->ici_wrap == 0 && (all || !c->ici_wrap_all);
 }
 
 /* The box with the least sum of lengths; lengths ascend. */
@@ -61,7 +63,8 @@ int topology_init(struct topology *t, const struct chip *c, int64_t chips, const
         if (end == p || *p < '1' || *p > '9' || v > 1 << 20 || (*end && *end != 'x') ||
             t->axes == (c->ici_axes < TOPOLOGY_AXES_MAX ? (int)c->ici_axes : TOPOLOGY_AXES_MAX))
             return err_set(e, ASSAY_EUSAGE,
-                           "-o topology: expected up to %" PRId64 " lengths joined by 'x' for chip '%s', found \"%.40s\"",
+                           "-o topology: expected up to %" PRId64
+                           " lengths joined by 'x' for chip '%s', found \"%.40s\"",
                            c->ici_axes, c->name, text);
         t->length[t->axes++] = v;
         product *= v;
@@ -137,9 +140,9 @@ bool topology_cut(struct topology *t, int64_t n, struct topology *group) {
     return n == 1;
 }
 
-/* On two or more axes of which a long one does not wrap, the pieces cannot be balanced over all links.
- * Source: jetstream-pytorch's sharded 32768^3 products on a 2x4 of v5e: what stays beside the product
- * is 1.35 (all-gather) to 1.4 times (all-reduce) what two ports give. */
+/* On two or more axes of which a long one does not wrap, the pieces cannot be balanced over all
+ * links. Source: jetstream-pytorch's sharded 32768^3 products on a 2x4 of v5e: what stays beside
+ * the product is 1.35 (all-gather) to 1.4 times (all-reduce) what two ports give. */
 static const double MESH_SHARE = 0.75;
 
 void collective_run(const struct chip *c, const struct topology *group, enum collective kind,
@@ -150,7 +153,8 @@ void collective_run(const struct chip *c, const struct topology *group, enum col
         return;
     t->fixed_s = c->collective_us * 1e-6;
     if (cores > 1 && c->core_gbps > 0)
-        t->core_s = bytes * (kind == COLLECTIVE_ALL_REDUCE ? 2 : 1) * (cores - 1) / cores / (c->core_gbps * 1e9);
+        t->core_s = bytes * (kind == COLLECTIVE_ALL_REDUCE ? 2 : 1) * (cores - 1) / cores /
+                    (c->core_gbps * 1e9);
     if (n <= 1) {
         t->s = t->core_s + t->fixed_s;
         return;

@@ -12,7 +12,7 @@ enum { NONE = UINT32_MAX, BUCKETS_MAX = 40, TOKEN_BUCKET_MIN = 16, ROW_BUCKET_MI
 
 enum seq_flags {
     SEQ_CANCELLED = 1 << 0,
-    SEQ_KEEP = 1 << 1, /* another turn of its session follows */
+    SEQ_KEEP = 1 << 1,     /* another turn of its session follows */
     SEQ_ADMITTED = 1 << 2, /* has been scheduled before */
 };
 
@@ -50,8 +50,8 @@ struct engine {
 
     struct cost layers[BUCKETS_MAX], head[BUCKETS_MAX]; /* by padded size 2^i */
     double layers_s[BUCKETS_MAX], head_s[BUCKETS_MAX];
-    struct cost *exact;    /* BUCKETS_NONE: by tokens, filled on first use */
-    double *exact_s;       /* < 0: not yet */
+    struct cost *exact; /* BUCKETS_NONE: by tokens, filled on first use */
+    double *exact_s;    /* < 0: not yet */
 };
 
 /* ---- completions ---- */
@@ -113,7 +113,8 @@ static void fill_tables(struct engine *g) {
     }
 }
 
-static double layers_cost(struct engine *g, int64_t tokens, const struct cost **c, int64_t *padded) {
+static double layers_cost(struct engine *g, int64_t tokens, const struct cost **c,
+                          int64_t *padded) {
     if (g->o.buckets == BUCKETS_POW2) {
         int i = bucket_index(tokens, TOKEN_BUCKET_MIN);
         *c = &g->layers[i];
@@ -167,11 +168,15 @@ static int64_t charge(struct engine *g, const struct batch *b) {
 
 double engine_decode_step_s(const struct engine *g, int64_t decodes, int64_t context) {
     struct cost sum = {0};
-    step_layers(g->model, g->o.buckets == BUCKETS_POW2 ? INT64_C(1) << bucket_index(decodes, TOKEN_BUCKET_MIN) : decodes, &sum);
+    step_layers(g->model,
+                g->o.buckets == BUCKETS_POW2 ? INT64_C(1) << bucket_index(decodes, TOKEN_BUCKET_MIN)
+                                             : decodes,
+                &sum);
     step_head(g->model, INT64_C(1) << bucket_index(decodes, ROW_BUCKET_MIN), &sum);
     int64_t window = g->model->model.sliding_window;
     step_decode_attention(g->model, decodes, context,
-                          window > 0 && context > window * decodes ? window * decodes : context, &sum);
+                          window > 0 && context > window * decodes ? window * decodes : context,
+                          &sum);
     double device = cost_total(&sum), host = (double)g->o.host_ns * 1e-9;
     if (g->o.async_scheduling)
         return device > host ? device : host;
@@ -306,7 +311,9 @@ int engine_submit(struct engine *g, const struct request *r, struct err *e) {
         .isl = isl,
         .osl = (int32_t)r->osl,
         .known = isl,
-        .shared = session && (int64_t)r->shared < isl ? (int32_t)r->shared : session ? isl - 1 : 0,
+        .shared = session && (int64_t)r->shared < isl ? (int32_t)r->shared
+                  : session                           ? isl - 1
+                                                      : 0,
         .flags = session && !r->last_turn ? SEQ_KEEP : 0,
     };
     wait_push(g, i, false);
@@ -361,7 +368,8 @@ static void free_seq(struct engine *g, uint32_t i) {
 static void fail(struct engine *g, uint32_t i, int64_t now, enum fail_class why) {
     struct seq *s = &g->seq[i];
     event_put(g->sink, now, EVENT_FAIL, s->request, why, 0);
-    completion_put(g->done, &(struct completion){.request = s->request, .time_ns = now,
+    completion_put(g->done, &(struct completion){.request = s->request,
+                                                 .time_ns = now,
                                                  .output_tokens = (uint32_t)(s->known - s->isl),
                                                  .fail_class = why});
     free_seq(g, i);
@@ -431,7 +439,7 @@ static void schedule(struct engine *g, struct seq *s, int32_t n, struct batch *b
 
 static void schedule_running(struct engine *g, struct batch *b, int64_t *budget, bool *preempted) {
     int32_t block = (int32_t)g->o.block_size;
-    for (int64_t r = 0; r < g->nrunning && *budget > 0; r++) {
+    for (int64_t r = 0; r<g->nrunning && * budget> 0; r++) {
         struct seq *s = &g->seq[g->running[r]];
         int32_t n = s->known - s->computed;
         if (n > *budget)
@@ -457,7 +465,8 @@ static void find_prefix(struct engine *g, struct seq *s, int64_t *hit_blocks) {
     *hit_blocks = 0;
     if (!g->o.prefix_cache || s->session == REQUEST_NO_SESSION || s->shared <= 0)
         return;
-    int64_t blocks = s->shared / (int32_t)g->o.block_size, have = prefix_find(&g->prefix, s->session);
+    int64_t blocks = s->shared / (int32_t)g->o.block_size,
+            have = prefix_find(&g->prefix, s->session);
     *hit_blocks = blocks < have ? blocks : have;
     if (*hit_blocks * g->o.block_size >= s->known)
         *hit_blocks = (s->known - 1) / g->o.block_size;
@@ -516,8 +525,9 @@ static void finish(struct engine *g, uint32_t i, int64_t now) {
         event_put(g->sink, now, EVENT_USAGE, s->request, s->cached, 0);
     int32_t n = s->known - s->isl;
     event_put(g->sink, now, EVENT_DONE, s->request, n, s->isl);
-    completion_put(g->done, &(struct completion){.request = s->request, .time_ns = now,
-                                                 .output_tokens = (uint32_t)n});
+    completion_put(
+        g->done,
+        &(struct completion){.request = s->request, .time_ns = now, .output_tokens = (uint32_t)n});
     free_seq(g, i);
 }
 

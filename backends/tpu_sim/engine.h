@@ -1,9 +1,9 @@
 /* One serving engine (one replica): continuous batching over virtual time.
  *
  * Scheduling follows vLLM's V1 scheduler: a step has a token budget; running sequences first, in
- * order of arrival, each with its next token or the next chunk of its prompt; then waiting ones while
- * budget, sequence slots and KV blocks last. When a running sequence finds no block the latest one is
- * preempted and recomputed from its first token. A step's tokens appear at its end.
+ * order of arrival, each with its next token or the next chunk of its prompt; then waiting ones
+ * while budget, sequence slots and KV blocks last. When a running sequence finds no block the
+ * latest one is preempted and recomputed from its first token. A step's tokens appear at its end.
  * Events (TOKENS, USAGE, DONE, FAIL) go to the sink; completions to a queue that wait drains.
  * Memory grows only in engine_submit. */
 #ifndef BACKENDS_TPU_SIM_ENGINE_H
@@ -42,9 +42,9 @@ struct engine;
 struct engine_counters {
     int64_t steps, preemptions, scheduled_tokens, padded_tokens, cached_tokens, evictions;
     int64_t peak_running, peak_blocks;
-    int64_t free_blocks, idle_blocks; /* now; idle = kept for sessions */
+    int64_t free_blocks, idle_blocks;    /* now; idle = kept for sessions */
     int64_t waiting, running, kv_tokens; /* now */
-    struct cost busy;                 /* seconds of all steps by what they waited for */
+    struct cost busy;                    /* seconds of all steps by what they waited for */
 };
 
 /* model, sink, done: borrowed for the engine's life. */
@@ -75,7 +75,7 @@ void engine_count(const struct engine *g, struct engine_counters *c);
  * engine would charge it, host work included. For estimates and tests. */
 double engine_decode_step_s(const struct engine *g, int64_t decodes, int64_t context);
 
-int completion_promise(struct completion_queue *q, struct err *e) MUST_USE; /* one more */
+int completion_promise(struct completion_queue *q, struct err *e) MUST_USE;  /* one more */
 void completion_put(struct completion_queue *q, const struct completion *c); /* keeps a promise */
 int completion_drain(struct completion_queue *q, struct completion *out, int max);
 

@@ -1,6 +1,6 @@
-/* Kernel times. T = fixed + max(compute, memory) + what of the shorter the loop cannot overlap, where
- * compute is the larger of matrix and vector time. Not here: which kernels a layer has (step.c), links
- * (collective.c). */
+/* Kernel times. T = fixed + max(compute, memory) + what of the shorter the loop cannot overlap,
+ * where compute is the larger of matrix and vector time. Not here: which kernels a layer has
+ * (step.c), links (collective.c). */
 #include "backends/tpu_sim/kernel.h"
 
 #include <assert.h>
@@ -28,7 +28,8 @@ void device_init(struct device *d, const struct chip *c) {
     d->load_rows = ceil_div(c->mxu_dim, c->weight_rows);
     for (int i = 0; i < NUM_COUNT; i++) {
         d->flops_per_s[i] = chip_peak_flops(c, (enum num)i) / devices;
-        /* f32 operands run as several bf16 passes only at higher precision settings; default: one. */
+        /* f32 operands run as several bf16 passes only at higher precision settings; default: one.
+         */
         d->mxu_hz[i] =
             d->flops_per_s[i] / (2.0 * d->mxus * (double)c->mxu_dim * (double)c->mxu_dim);
     }
@@ -49,7 +50,8 @@ void device_init(struct device *d, const struct chip *c) {
     d->hbm_bytes = c->hbm_gib * 1073741824.0 / devices;
 }
 
-int64_t scalesim_cycles(enum dataflow f, int64_t rows, int64_t cols, int64_t m, int64_t n, int64_t k) {
+int64_t scalesim_cycles(enum dataflow f, int64_t rows, int64_t cols, int64_t m, int64_t n,
+                        int64_t k) {
     switch (f) {
     case DATAFLOW_WS:
         return ceil_div(k, rows) * ceil_div(n, cols) * (2 * rows + cols + m - 2) - 1;
@@ -63,7 +65,8 @@ int64_t scalesim_cycles(enum dataflow f, int64_t rows, int64_t cols, int64_t m, 
 
 double mxu_fold_cycles(int64_t dim, double units, int64_t row_pad, int64_t load_rows, double eff,
                        int64_t m, int64_t n, int64_t k) {
-    int64_t tiles = ceil_div(k, dim) * ceil_div(n, dim), have = (int64_t)units > 0 ? (int64_t)units : 1;
+    int64_t tiles = ceil_div(k, dim) * ceil_div(n, dim),
+            have = (int64_t)units > 0 ? (int64_t)units : 1;
     if (tiles < 1)
         return 0;
     int64_t folds = 1, parts = 1;
@@ -92,7 +95,9 @@ static void matmul(const struct device *d, const struct kernel *k, struct kernel
         units = 1;
         per = batch / d->mxus;
     }
-    double cycles = mxu_fold_cycles(d->mxu_dim, units, d->row_pad, d->load_rows, d->mxu_eff, k->m, k->n, k->k) * per;
+    double cycles =
+        mxu_fold_cycles(d->mxu_dim, units, d->row_pad, d->load_rows, d->mxu_eff, k->m, k->n, k->k) *
+        per;
     t->flops = 2.0 * m * n * kk * batch;
     t->issued_flops = 2.0 * (double)round_up(k->m, d->row_pad) *
                       (double)round_up(k->n, d->mxu_dim) * (double)round_up(k->k, d->mxu_dim) *
@@ -112,7 +117,9 @@ static void grouped(const struct device *d, const struct kernel *k, struct kerne
     int64_t tile = rows >= 128 ? 128 : d->row_pad;
     int64_t padded = round_up(rows, tile);
     double n = (double)k->n, kk = (double)k->k, m = (double)k->m;
-    double cycles = mxu_fold_cycles(d->mxu_dim, d->mxus, tile, d->load_rows, d->grouped_eff, padded, k->n, k->k) * (double)groups;
+    double cycles = mxu_fold_cycles(d->mxu_dim, d->mxus, tile, d->load_rows, d->grouped_eff, padded,
+                                    k->n, k->k) *
+                    (double)groups;
     t->flops = 2.0 * m * n * kk;
     t->issued_flops = 2.0 * (double)padded * (double)groups * (double)round_up(k->n, d->mxu_dim) *
                       (double)round_up(k->k, d->mxu_dim);
@@ -127,12 +134,13 @@ static void tiled(const struct device *d, const struct kernel *k, struct kernel_
            gk = (double)ceil_div(k->k, k->tk);
     double m = (double)k->m, n = (double)k->n, kk = (double)k->k;
     t->flops = t->issued_flops = 2.0 * m * n * kk;
-    double step = mxu_fold_cycles(d->mxu_dim, d->mxus, d->row_pad, d->load_rows, d->mxu_eff, k->tm, k->tn, k->tk) /
+    double step = mxu_fold_cycles(d->mxu_dim, d->mxus, d->row_pad, d->load_rows, d->mxu_eff, k->tm,
+                                  k->tn, k->tk) /
                   d->mxu_hz[k->math];
     t->mxu_s = gm * gn * gk * step;
     double a = gk > 1 ? gn : 1; /* index (i, 0) does not change while j runs: A stays */
-    t->hbm_bytes += m * kk * or2(k->a_bytes) * a + kk * n * or2(k->b_bytes) * gm +
-                    m * n * or2(k->out_bytes);
+    t->hbm_bytes +=
+        m * kk * or2(k->a_bytes) * a + kk * n * or2(k->b_bytes) * gm + m * n * or2(k->out_bytes);
     t->fixed_s += gm * gn * gk * d->tile_s;
 }
 

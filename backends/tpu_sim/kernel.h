@@ -1,9 +1,9 @@
 /* The time of one operation on one device: matrix tiles, vector work, HBM traffic, fixed cost.
  *
- * A kernel is described by its shape and its traffic; nothing here knows of layers or requests, so an
- * op graph can feed it as well as step.c does. All closed forms, no per-cycle stepping: against 1541
- * published TPU v4 matmuls a tile model is ten times closer than cycle counts scaled by a line.
- * Only + - * / on doubles: results repeat to the bit on any machine. */
+ * A kernel is described by its shape and its traffic; nothing here knows of layers or requests, so
+ * an op graph can feed it as well as step.c does. All closed forms, no per-cycle stepping: against
+ * 1541 published TPU v4 matmuls a tile model is ten times closer than cycle counts scaled by a
+ * line. Only + - * / on doubles: results repeat to the bit on any machine. */
 #ifndef BACKENDS_TPU_SIM_KERNEL_H
 #define BACKENDS_TPU_SIM_KERNEL_H
 
@@ -37,7 +37,7 @@ struct device {
     double mxu_hz[NUM_COUNT];      /* rows a second into one matrix unit */
     double mxus;
     int64_t mxu_dim, row_pad;
-    int64_t load_rows;      /* a fold takes at least as many cycles as its weight load */
+    int64_t load_rows; /* a fold takes at least as many cycles as its weight load */
     double vpu_ops_per_s;
     double hbm_bytes_per_s; /* sustained: peak x hbm_eff */
     double attn_hbm_bytes_per_s;
@@ -61,16 +61,16 @@ enum kernel_flags {
     KERNEL_FUSED = 1 << 0,    /* rides in another kernel: no fixed cost */
     KERNEL_RESIDENT = 1 << 1, /* the weight operand is already in VMEM: its bytes do not move */
     KERNEL_PLAIN = 1 << 3,    /* attention as plain array code: rates of ordinary kernels */
-    KERNEL_F16 = 1 << 2,      /* arrays are IEEE half: each element is converted, before and after */
+    KERNEL_F16 = 1 << 2, /* arrays are IEEE half: each element is converted, before and after */
 };
 
 struct kernel {
     enum kernel_kind kind;
     unsigned flags;
-    enum num math;                  /* operand type of the matrix unit */
+    enum num math;                      /* operand type of the matrix unit */
     double a_bytes, b_bytes, out_bytes; /* bytes an element; 0 = 2 (bf16) */
-    int64_t batch;                  /* 0 = 1 */
-    int64_t groups;                 /* KERNEL_GROUPED */
+    int64_t batch;                      /* 0 = 1 */
+    int64_t groups;                     /* KERNEL_GROUPED */
     int64_t m, n, k;
     int64_t tm, tn, tk;             /* KERNEL_TILED */
     double elements, ops;           /* vector work */
@@ -85,7 +85,7 @@ struct kernel_time {
     double issued_flops; /* after padding */
     double hbm_bytes;
     double mxu_s, vpu_s, hbm_s, fixed_s; /* each resource's own time */
-    double convert_s;    /* vector work that cannot overlap the matrix unit */
+    double convert_s;                    /* vector work that cannot overlap the matrix unit */
     enum bound bound;
 };
 
@@ -93,11 +93,11 @@ void kernel_run(const struct device *d, const struct kernel *k, struct kernel_ti
 /* The same, added `times` times to a sum: fixed part to BOUND_OVERHEAD, the rest to its bound. */
 void kernel_add(const struct device *d, const struct kernel *k, double times, struct cost *sum);
 
-/* Cycles of `units` matrix units of dim x dim for (m x k)(k x n). Weights are double-buffered: a tile
- * costs the longer of its rows and the weight load (load_rows cycles); with fewer tiles than units
- * the rows are shared out as well. eff: share of the peak at which rows stream; a weight load has its
- * own pace. mxu_cycles has load_rows = dim, eff = 1 and adds the skew of the first tile; kernels leave it out, since
- * their fixed cost holds it. */
+/* Cycles of `units` matrix units of dim x dim for (m x k)(k x n). Weights are double-buffered: a
+ * tile costs the longer of its rows and the weight load (load_rows cycles); with fewer tiles than
+ * units the rows are shared out as well. eff: share of the peak at which rows stream; a weight load
+ * has its own pace. mxu_cycles has load_rows = dim, eff = 1 and adds the skew of the first tile;
+ * kernels leave it out, since their fixed cost holds it. */
 double mxu_fold_cycles(int64_t dim, double units, int64_t row_pad, int64_t load_rows, double eff,
                        int64_t m, int64_t n, int64_t k);
 double mxu_cycles(int64_t dim, double units, int64_t row_pad, int64_t m, int64_t n, int64_t k);
@@ -105,7 +105,8 @@ double mxu_cycles(int64_t dim, double units, int64_t row_pad, int64_t m, int64_t
 /* SCALE-Sim's stall-free cycles (its COMPUTE_REPORT "Total Cycles"), no overlap between folds: the
  * reference that tests compare with; no time of this backend comes from it. */
 enum dataflow { DATAFLOW_WS, DATAFLOW_IS, DATAFLOW_OS };
-int64_t scalesim_cycles(enum dataflow f, int64_t rows, int64_t cols, int64_t m, int64_t n, int64_t k);
+int64_t scalesim_cycles(enum dataflow f, int64_t rows, int64_t cols, int64_t m, int64_t n,
+                        int64_t k);
 
 /* x rounded up to a multiple of unit; ceil(x / unit). */
 static inline int64_t ceil_div(int64_t x, int64_t unit) {
@@ -118,17 +119,17 @@ static inline int64_t round_up(int64_t x, int64_t unit) {
 /* Vector operations an element costs. Sources: Pallas TPU docs (cheap, medium, expensive classes);
  * the numbers are estimates. */
 enum {
-    VPU_CHEAP = 1,  /* add mul max select compare convert */
+    VPU_CHEAP = 1, /* add mul max select compare convert */
     VPU_DIV = 4,
-    VPU_EXP = 8,    /* also tanh, sigmoid's inner part */
+    VPU_EXP = 8, /* also tanh, sigmoid's inner part */
     VPU_RSQRT = 4,
     VPU_SIN = 60,
-    VPU_SOFTMAX = 12, /* max, subtract, exp, sum, scale */
+    VPU_SOFTMAX = 12,   /* max, subtract, exp, sum, scale */
     VPU_LAYERNORM = 16, /* mean, variance, normalise, scale, shift; lane reductions */
-    VPU_RMSNORM = 6,  /* square, add, rsqrt's share, two mul, convert */
-    VPU_ROPE = 6,     /* four mul, two add an element pair, converts; tables precomputed */
-    VPU_QUANTIZE = 3, /* running maximum, scale, convert */
-    VPU_SWIGLU = 16,  /* exp, division, two mul, converts */
+    VPU_RMSNORM = 6,    /* square, add, rsqrt's share, two mul, convert */
+    VPU_ROPE = 6,       /* four mul, two add an element pair, converts; tables precomputed */
+    VPU_QUANTIZE = 3,   /* running maximum, scale, convert */
+    VPU_SWIGLU = 16,    /* exp, division, two mul, converts */
 };
 
 #endif

@@ -45,11 +45,13 @@ int prefix_reserve(struct prefix_cache *p, uint32_t n, struct err *e) {
         return err_set(e, ASSAY_ENOMEM, "too many idle sessions in the prefix cache");
     struct prefix_entry *entry = realloc(p->entry, capacity * sizeof *entry);
     if (!entry)
-        return err_set(e, ASSAY_ENOMEM, "out of memory for %llu idle sessions", (unsigned long long)capacity);
+        return err_set(e, ASSAY_ENOMEM, "out of memory for %llu idle sessions",
+                       (unsigned long long)capacity);
     p->entry = entry;
     uint32_t *slot = calloc(capacity * 2, sizeof *slot);
     if (!slot)
-        return err_set(e, ASSAY_ENOMEM, "out of memory for %llu idle sessions", (unsigned long long)capacity);
+        return err_set(e, ASSAY_ENOMEM, "out of memory for %llu idle sessions",
+                       (unsigned long long)capacity);
     free(p->slot);
     p->slot = slot;
     p->slots = (uint32_t)capacity * 2;

@@ -1,7 +1,7 @@
 /* Idle sessions' KV blocks, kept for their next turn until others need the room.
  *
- * A session has at most one entry: the whole blocks of its context. Entries leave by being taken (the
- * next turn comes) or by eviction, least recently used first, an entry's tail before its head.
+ * A session has at most one entry: the whole blocks of its context. Entries leave by being taken
+ * (the next turn comes) or by eviction, least recently used first, an entry's tail before its head.
  * Memory is reserved ahead (prefix_reserve), so that keeping and evicting never allocate. */
 #ifndef BACKENDS_TPU_SIM_PREFIX_H
 #define BACKENDS_TPU_SIM_PREFIX_H
@@ -14,7 +14,7 @@ struct prefix_cache {
     struct prefix_entry *entry; /* pool; index 0 is the list's anchor */
     uint32_t *slot;             /* hash table of entry indices, 0 = empty */
     uint32_t entries, capacity, slots, free_list;
-    int64_t blocks;             /* held by all entries */
+    int64_t blocks; /* held by all entries */
 };
 
 void prefix_init(struct prefix_cache *p);

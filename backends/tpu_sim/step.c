@@ -23,8 +23,8 @@ static double device_weight_bytes(const struct step_model *s) {
     double w = (all - embed) * num_bytes(s->o.weights) + embed * 2.0;
     /* KV projections that are replicated because there are fewer KV heads than devices */
     if (!is_mla(m) && m->kv_heads < s->tensor)
-        w += (double)m->layers * 2.0 * (double)m->hidden * (double)(m->head_dim * (s->tensor - m->kv_heads)) *
-             num_bytes(s->o.weights);
+        w += (double)m->layers * 2.0 * (double)m->hidden *
+             (double)(m->head_dim * (s->tensor - m->kv_heads)) * num_bytes(s->o.weights);
     return w / t;
 }
 
@@ -53,7 +53,9 @@ int step_init(struct step_model *s, const struct chip *chip, const struct model 
     int64_t devices = o->chips * chip->devices;
     s->tensor = o->tensor > 0 ? o->tensor : devices;
     if (devices % s->tensor)
-        return err_set(e, ASSAY_EUSAGE, "-o tensor: %" PRId64 " does not divide the %" PRId64 " devices of a replica",
+        return err_set(e, ASSAY_EUSAGE,
+                       "-o tensor: %" PRId64 " does not divide the %" PRId64
+                       " devices of a replica",
                        s->tensor, devices);
     s->expert = o->expert > 0 ? o->expert : 1;
     rc = check_split(s, "attention heads", m->heads, e);
@@ -62,17 +64,22 @@ int step_init(struct step_model *s, const struct chip *chip, const struct model 
     if (!rc && m->ffn && (!m->experts || m->dense_layers))
         rc = check_split(s, "FFN columns", m->ffn, e);
     if (!rc && m->experts && m->experts % s->expert)
-        rc = err_set(e, ASSAY_EINPUT, "%" PRId64 " expert-parallel devices do not divide the %" PRId64 " experts of model '%s'",
+        rc = err_set(e, ASSAY_EINPUT,
+                     "%" PRId64 " expert-parallel devices do not divide the %" PRId64
+                     " experts of model '%s'",
                      s->expert, m->experts, m->name);
     if (!rc && m->experts && m->expert_ffn % expert_slices(s))
-        rc = err_set(e, ASSAY_EINPUT, "-o tensor: %" PRId64 " devices do not divide the %" PRId64 " columns of an expert of model '%s' (try -o expert=)",
+        rc = err_set(e, ASSAY_EINPUT,
+                     "-o tensor: %" PRId64 " devices do not divide the %" PRId64
+                     " columns of an expert of model '%s' (try -o expert=)",
                      expert_slices(s), m->expert_ffn, m->name);
     if (rc)
         return rc;
     struct topology rest = s->topology;
     int64_t chips = ceil_div(s->tensor, chip->devices);
     if (!topology_cut(&rest, chips, &s->group))
-        return err_set(e, ASSAY_EUSAGE, "-o tensor: %" PRId64 " chips cannot be cut out of the slice", chips);
+        return err_set(e, ASSAY_EUSAGE,
+                       "-o tensor: %" PRId64 " chips cannot be cut out of the slice", chips);
     s->group.cores = s->tensor / chips;
     s->heads = m->heads / s->tensor;
     s->kv_heads = ceil_div(m->kv_heads, s->tensor);
@@ -84,7 +91,8 @@ int step_init(struct step_model *s, const struct chip *chip, const struct model 
     s->full_layers = layers - s->window_layers;
     double kvb = num_bytes(o->kv);
     if (is_mla(m)) /* the latent is shared by all heads: whole on every device */
-        s->kv_token_bytes = layers * (double)round_up(m->kv_lora_rank + m->qk_rope_head_dim, 128) * kvb;
+        s->kv_token_bytes =
+            layers * (double)round_up(m->kv_lora_rank + m->qk_rope_head_dim, 128) * kvb;
     else
         s->kv_token_bytes = layers * 2.0 * (double)(s->kv_heads * s->head_dim) * kvb;
     s->weight_bytes = device_weight_bytes(s);
@@ -112,15 +120,22 @@ static void add_matmul(const struct step_model *s, int64_t m, int64_t n, int64_t
                        struct cost *sum) {
     if (n <= 0 || k <= 0)
         return;
-    struct kernel x = {.kind = KERNEL_MATMUL, .math = s->o.math, .b_bytes = num_bytes(s->o.weights),
-                       .m = m, .n = n, .k = k};
+    struct kernel x = {.kind = KERNEL_MATMUL,
+                       .math = s->o.math,
+                       .b_bytes = num_bytes(s->o.weights),
+                       .m = m,
+                       .n = n,
+                       .k = k};
     conversion(s, &x, 1);
     kernel_add(&s->device, &x, layers, sum);
 }
 
 static void add_vector(const struct step_model *s, double elements, double ops, double bytes,
                        unsigned flags, double layers, struct cost *sum) {
-    struct kernel x = {.kind = KERNEL_VECTOR, .flags = flags, .elements = elements, .ops = ops,
+    struct kernel x = {.kind = KERNEL_VECTOR,
+                       .flags = flags,
+                       .elements = elements,
+                       .ops = ops,
                        .read_bytes = bytes};
     kernel_add(&s->device, &x, layers, sum);
 }
@@ -138,19 +153,26 @@ static void add_projections(const struct step_model *s, int64_t tokens, struct c
             add_matmul(s, tokens, s->heads * qk + latent, m->hidden, layers, sum);
         }
         /* absorbed: queries into the latent space, attention output out of it, per head */
-        struct kernel up = {.kind = KERNEL_MATMUL, .math = s->o.math, .b_bytes = num_bytes(s->o.weights),
-                            .batch = s->heads, .m = tokens, .n = m->kv_lora_rank, .k = m->qk_nope_head_dim};
+        struct kernel up = {.kind = KERNEL_MATMUL,
+                            .math = s->o.math,
+                            .b_bytes = num_bytes(s->o.weights),
+                            .batch = s->heads,
+                            .m = tokens,
+                            .n = m->kv_lora_rank,
+                            .k = m->qk_nope_head_dim};
         kernel_add(&s->device, &up, layers, sum);
         up.n = m->v_head_dim;
         up.k = m->kv_lora_rank;
         kernel_add(&s->device, &up, layers, sum);
-        add_vector(s, t * (double)(s->heads * m->qk_rope_head_dim), VPU_ROPE, 0, KERNEL_FUSED, layers, sum);
+        add_vector(s, t * (double)(s->heads * m->qk_rope_head_dim), VPU_ROPE, 0, KERNEL_FUSED,
+                   layers, sum);
         add_matmul(s, tokens, m->hidden, s->heads * m->v_head_dim, layers, sum);
         return;
     }
     int64_t q = s->heads * m->head_dim, kv = s->kv_heads * m->head_dim;
     add_matmul(s, tokens, q + 2 * kv, m->hidden, layers, sum);
-    add_vector(s, t * (double)(q + kv), VPU_ROPE + (m->qk_norm ? VPU_RMSNORM : 0), 0, 0, layers, sum);
+    add_vector(s, t * (double)(q + kv), VPU_ROPE + (m->qk_norm ? VPU_RMSNORM : 0), 0, 0, layers,
+               sum);
     add_matmul(s, tokens, m->hidden, q, layers, sum);
 }
 
@@ -191,8 +213,13 @@ static void add_moe(const struct step_model *s, int64_t tokens, double layers, s
         groups = 1;
     add_matmul(s, tokens, m->experts, m->hidden, layers, sum); /* router, whole on each device */
     add_vector(s, (double)(tokens * m->experts), VPU_SOFTMAX, 0, 0, layers, sum);
-    struct kernel x = {.kind = KERNEL_GROUPED, .math = s->o.math, .b_bytes = num_bytes(s->o.weights),
-                       .groups = groups, .m = rows, .n = width * (m->gated_ffn ? 2 : 1), .k = m->hidden};
+    struct kernel x = {.kind = KERNEL_GROUPED,
+                       .math = s->o.math,
+                       .b_bytes = num_bytes(s->o.weights),
+                       .groups = groups,
+                       .m = rows,
+                       .n = width * (m->gated_ffn ? 2 : 1),
+                       .k = m->hidden};
     conversion(s, &x, (double)groups);
     kernel_add(&s->device, &x, layers, sum);
     add_vector(s, (double)rows * (double)width, VPU_SWIGLU, 0, KERNEL_FUSED, layers, sum);
@@ -205,7 +232,8 @@ static void add_moe(const struct step_model *s, int64_t tokens, double layers, s
     struct kernel move = {.kind = KERNEL_GATHER, .read_bytes = moved, .write_bytes = moved};
     kernel_add(&s->device, &move, 2 * layers, sum);
     if (m->shared_experts > 0) {
-        int64_t shared = m->shared_expert_ffn > 0 ? m->shared_expert_ffn : m->shared_experts * m->expert_ffn;
+        int64_t shared =
+            m->shared_expert_ffn > 0 ? m->shared_expert_ffn : m->shared_experts * m->expert_ffn;
         add_ffn(s, tokens, ceil_div(shared, s->tensor), layers, sum);
     }
 }
@@ -235,11 +263,17 @@ void step_head(const struct step_model *s, int64_t rows, struct cost *sum) {
     const struct model *m = &s->model;
     int64_t columns = ceil_div(m->vocab, s->tensor);
     add_vector(s, (double)rows * (double)m->hidden, VPU_RMSNORM, 0, 0, 1, sum);
-    struct kernel x = {.kind = KERNEL_MATMUL, .math = NUM_BF16, .m = rows, .n = columns,
-                       .k = m->hidden, .out_bytes = 4};
+    struct kernel x = {.kind = KERNEL_MATMUL,
+                       .math = NUM_BF16,
+                       .m = rows,
+                       .n = columns,
+                       .k = m->hidden,
+                       .out_bytes = 4};
     kernel_add(&s->device, &x, 1, sum);
-    add_vector(s, (double)rows * (double)columns, VPU_SOFTMAX, (double)rows * (double)columns * 4, 0, 1, sum);
-    collective_add(s->chip, &s->group, COLLECTIVE_ALL_GATHER, (double)rows * (double)m->vocab * 4, 1, sum);
+    add_vector(s, (double)rows * (double)columns, VPU_SOFTMAX, (double)rows * (double)columns * 4,
+               0, 1, sum);
+    collective_add(s->chip, &s->group, COLLECTIVE_ALL_GATHER, (double)rows * (double)m->vocab * 4,
+                   1, sum);
 }
 
 /* ---- attention ---- */
@@ -269,12 +303,17 @@ void step_prefill_kernel(const struct step_model *s, int64_t q, int64_t context,
                          struct kernel *k) {
     const struct model *m = &s->model;
     double heads = (double)s->heads, pairs = attended_pairs(q, context, window);
-    double kvb = num_bytes(s->o.kv), seen = (double)(window > 0 && context > window + q ? window + q : context);
+    double kvb = num_bytes(s->o.kv),
+           seen = (double)(window > 0 && context > window + q ? window + q : context);
     double blocks = (double)ceil_div(q, 512); /* each block of queries reads its context again */
-    *k = (struct kernel){.kind = KERNEL_ATTENTION, .math = NUM_BF16, .elements = heads * pairs,
-                         .ops = VPU_SOFTMAX, .sequences = 1};
+    *k = (struct kernel){.kind = KERNEL_ATTENTION,
+                         .math = NUM_BF16,
+                         .elements = heads * pairs,
+                         .ops = VPU_SOFTMAX,
+                         .sequences = 1};
     if (is_mla(m)) {
-        double dims = (double)(round_up(m->kv_lora_rank + m->qk_rope_head_dim, 128) + m->kv_lora_rank);
+        double dims =
+            (double)(round_up(m->kv_lora_rank + m->qk_rope_head_dim, 128) + m->kv_lora_rank);
         k->flops = 2 * heads * dims * pairs;
         k->read_bytes = blocks / 2 * seen * (double)(m->kv_lora_rank + m->qk_rope_head_dim) * kvb;
     } else {
@@ -290,11 +329,13 @@ void step_prefill_kernel(const struct step_model *s, int64_t q, int64_t context,
     }
 }
 
-void step_prefill_attention(const struct step_model *s, int64_t q, int64_t context, struct cost *sum) {
+void step_prefill_attention(const struct step_model *s, int64_t q, int64_t context,
+                            struct cost *sum) {
     struct kernel k;
     if (s->full_layers > 0) {
         step_prefill_kernel(s, q, context, 0, &k);
-        k.flags |= KERNEL_FUSED; /* one ragged kernel a layer: its fixed cost is in decode_fixed_s */
+        k.flags |=
+            KERNEL_FUSED; /* one ragged kernel a layer: its fixed cost is in decode_fixed_s */
         kernel_add(&s->device, &k, s->full_layers, sum);
     }
     if (s->window_layers > 0) {
@@ -304,18 +345,23 @@ void step_prefill_attention(const struct step_model *s, int64_t q, int64_t conte
     }
 }
 
-void step_decode_kernel(const struct step_model *s, double sequences, double context, struct kernel *k) {
+void step_decode_kernel(const struct step_model *s, double sequences, double context,
+                        struct kernel *k) {
     const struct model *m = &s->model;
     double heads = (double)s->heads, kvb = num_bytes(s->o.kv);
-    *k = (struct kernel){.kind = KERNEL_ATTENTION, .math = NUM_BF16, .elements = heads * context,
-                         .ops = VPU_SOFTMAX, .sequences = sequences};
+    *k = (struct kernel){.kind = KERNEL_ATTENTION,
+                         .math = NUM_BF16,
+                         .elements = heads * context,
+                         .ops = VPU_SOFTMAX,
+                         .sequences = sequences};
     if (is_mla(m)) {
         double latent = (double)round_up(m->kv_lora_rank + m->qk_rope_head_dim, 128);
         double rows = (double)round_up(s->heads, s->device.row_pad);
         k->flops = 2 * rows * (latent + (double)m->kv_lora_rank) * context;
         k->read_bytes = context * latent * kvb;
     } else {
-        double rows = (double)(s->kv_heads * round_up(ceil_div(s->heads, s->kv_heads), s->device.row_pad));
+        double rows =
+            (double)(s->kv_heads * round_up(ceil_div(s->heads, s->kv_heads), s->device.row_pad));
         k->flops = 4 * rows * (double)s->head_dim * context;
         k->read_bytes = context * 2 * (double)(s->kv_heads * s->head_dim) * kvb;
     }
@@ -342,7 +388,7 @@ static void decode_coefficients(struct step_model *s) {
 
 void step_decode_attention(const struct step_model *s, int64_t sequences, int64_t context,
                            int64_t window_context, struct cost *sum) {
-    sum->s[s->decode_bound] += s->decode_token_s * (double)context +
-                               s->decode_window_token_s * (double)window_context;
+    sum->s[s->decode_bound] +=
+        s->decode_token_s * (double)context + s->decode_window_token_s * (double)window_context;
     sum->s[BOUND_OVERHEAD] += s->decode_seq_s * (double)sequences;
 }

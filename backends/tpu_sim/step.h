@@ -19,10 +19,10 @@ enum attention_kernel {
 };
 
 struct step_options {
-    int64_t chips;   /* of one replica */
-    int64_t tensor;  /* devices one layer is split over; 0 = all devices of `chips` */
-    int64_t expert;  /* devices that whole experts are spread over; the rest of `tensor` slices each
-                        expert. 0 = 1. Serving: divides tensor. Training: an axis of its own. */
+    int64_t chips;  /* of one replica */
+    int64_t tensor; /* devices one layer is split over; 0 = all devices of `chips` */
+    int64_t expert; /* devices that whole experts are spread over; the rest of `tensor` slices each
+                       expert. 0 = 1. Serving: divides tensor. Training: an axis of its own. */
     const char *topology; /* of one replica; NULL = derived */
     enum num weights, kv, math;
     enum attention_kernel attention;
@@ -31,17 +31,17 @@ struct step_options {
 
 /* Which tokens a step has. Contexts include the tokens of this step. */
 struct step_model {
-    const struct chip *chip;  /* borrowed */
+    const struct chip *chip; /* borrowed */
     struct model model;
     struct step_options o;
     struct device device;
     struct topology topology, group; /* the replica; the tensor-parallel group */
-    int64_t tensor, expert;   /* devices */
+    int64_t tensor, expert;          /* devices */
     /* per device */
     int64_t heads, kv_heads, head_dim; /* head_dim padded to lanes */
     double full_layers, window_layers;
-    double weight_bytes;      /* resident weights */
-    double kv_token_bytes;    /* KV cache of one token, all layers */
+    double weight_bytes;   /* resident weights */
+    double kv_token_bytes; /* KV cache of one token, all layers */
     /* decode attention of one step: token_s * context tokens (whole pages) + seq_s * sequences */
     double decode_token_s, decode_window_token_s, decode_seq_s, decode_fixed_s;
     enum bound decode_bound;
@@ -57,7 +57,8 @@ void step_compute(const struct step_model *s, int64_t tokens, struct cost *sum);
 /* Final norm, output head and sampling of `rows` (already padded) sequences. */
 void step_head(const struct step_model *s, int64_t rows, struct cost *sum);
 /* Attention over all layers of one prefill chunk: q new tokens, the last at position context. */
-void step_prefill_attention(const struct step_model *s, int64_t q, int64_t context, struct cost *sum);
+void step_prefill_attention(const struct step_model *s, int64_t q, int64_t context,
+                            struct cost *sum);
 /* Attention of decoding sequences: total context in whole pages, the same cut to the window. */
 void step_decode_attention(const struct step_model *s, int64_t sequences, int64_t context,
                            int64_t window_context, struct cost *sum);

@@ -132,9 +132,11 @@ static int size_kv(struct sim *s, const struct step_options *so, struct err *e) 
     int64_t fit = chips_that_fit(s, so, page);
     char advice[96] = "no slice of this chip within 4096 times as many holds it";
     if (fit)
-        snprintf(advice, sizeof advice, "%" PRId64 " chips would fit (-o chips=%" PRId64 ")", fit * s->o->data, fit * s->o->data);
+        snprintf(advice, sizeof advice, "%" PRId64 " chips would fit (-o chips=%" PRId64 ")",
+                 fit * s->o->data, fit * s->o->data);
     return err_set(e, ASSAY_EINPUT,
-                   "model '%s' with %s weights does not fit on %" PRId64 " %s: each device needs %.2f GiB of "
+                   "model '%s' with %s weights does not fit on %" PRId64
+                   " %s: each device needs %.2f GiB of "
                    "weights and has %.2f GiB (%.0f%% of HBM), %.2f GiB short; %s",
                    s->workload->model.name, num_names[s->o->weights], s->o->chips, s->chip.name,
                    s->model.weight_bytes / gib, s->model.device.hbm_bytes * s->o->hbm_share / gib,
@@ -144,7 +146,9 @@ static int size_kv(struct sim *s, const struct step_options *so, struct err *e) 
 static int open_serving(struct sim *s, struct err *e) {
     const struct sim_options *o = s->o;
     if (o->chips % o->data)
-        return err_set(e, ASSAY_EUSAGE, "-o data: %" PRId64 " replicas do not share %" PRId64 " chips evenly", o->data, o->chips);
+        return err_set(e, ASSAY_EUSAGE,
+                       "-o data: %" PRId64 " replicas do not share %" PRId64 " chips evenly",
+                       o->data, o->chips);
     struct step_options so = {
         .chips = o->chips / o->data,
         .tensor = o->tensor,
@@ -162,10 +166,15 @@ static int open_serving(struct sim *s, struct err *e) {
     int64_t devices = so.chips * s->chip.devices;
     if (s->model.tensor != devices)
         return err_set(e, ASSAY_EUSAGE,
-                       "-o tensor: %" PRId64 " of the %" PRId64 " devices of a replica would idle; -o data=%" PRId64 " makes replicas of them",
+                       "-o tensor: %" PRId64 " of the %" PRId64
+                       " devices of a replica would idle; -o data=%" PRId64
+                       " makes replicas of them",
                        devices - s->model.tensor, devices, o->data * devices / s->model.tensor);
     if (s->model.tensor % s->model.expert)
-        return err_set(e, ASSAY_EUSAGE, "-o expert: %" PRId64 " does not divide the %" PRId64 " devices of a replica", o->expert, devices);
+        return err_set(e, ASSAY_EUSAGE,
+                       "-o expert: %" PRId64 " does not divide the %" PRId64
+                       " devices of a replica",
+                       o->expert, devices);
     s->engine_options = (struct engine_options){
         .max_batched_tokens = o->max_batched_tokens,
         .max_seqs = o->max_seqs,
@@ -182,7 +191,8 @@ static int open_serving(struct sim *s, struct err *e) {
     if (!s->engine)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
     for (; s->engines < o->data; s->engines++)
-        if ((rc = engine_new(&s->model, &s->engine_options, s->sink, &s->done, &s->engine[s->engines], e)))
+        if ((rc = engine_new(&s->model, &s->engine_options, s->sink, &s->done,
+                             &s->engine[s->engines], e)))
             return rc;
     return 0;
 }
@@ -244,7 +254,8 @@ static int64_t sim_now(struct backend *b) {
     return ((struct sim *)b)->now_ns;
 }
 
-static int sim_submit(struct backend *b, const struct request *r, struct completion *c, struct err *e) {
+static int sim_submit(struct backend *b, const struct request *r, struct completion *c,
+                      struct err *e) {
     struct sim *s = (struct sim *)b;
     if (!s->engines)
         return err_set(e, ASSAY_EUSAGE, "backend 'tpu-sim' was opened for training");
@@ -258,7 +269,8 @@ static int sim_submit(struct backend *b, const struct request *r, struct complet
                 best = i;
     if (!engine_fits(s->engine[best], r)) {
         event_put(s->sink, s->now_ns, EVENT_FAIL, r->id, FAIL_REJECTED, 0);
-        *c = (struct completion){.request = r->id, .time_ns = s->now_ns, .fail_class = FAIL_REJECTED};
+        *c = (struct completion){
+            .request = r->id, .time_ns = s->now_ns, .fail_class = FAIL_REJECTED};
         return SUBMIT_DONE;
     }
     int rc = engine_submit(s->engine[best], r, e);
@@ -392,32 +404,32 @@ static json_t *serving_details(const struct sim *s) {
         c.padded_tokens += one.padded_tokens;
     }
     return json_pack(
-        "{s:{s:s,s:I,s:I,s:I,s:I},s:{s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:b,s:s},s:{s:f,s:f,s:f},s:{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}}",
+        "{s:{s:s,s:I,s:I,s:I,s:I},s:{s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:b,s:s},s:{s:f,s:f,s:f},s:{s:I,s:"
+        "I,s:I,s:I,s:I,s:I,s:I,s:I}}",
         "parallelism", "topology", topology, "replicas", (json_int_t)s->engines, "tensor",
         (json_int_t)s->model.tensor, "expert", (json_int_t)s->model.expert, "devices",
-        (json_int_t)(s->o->chips * s->chip.devices),
-        "engine", "max_batched_tokens", (json_int_t)o->max_batched_tokens, "max_seqs",
-        (json_int_t)o->max_seqs, "block_size", (json_int_t)o->block_size, "kv_blocks",
-        (json_int_t)o->kv_blocks, "max_context", (json_int_t)o->max_context, "host_overhead_ns",
-        (json_int_t)o->host_ns, "async_scheduling", o->async_scheduling, "prefix_cache",
-        o->prefix_cache, "buckets", bucket_names[o->buckets],
+        (json_int_t)(s->o->chips * s->chip.devices), "engine", "max_batched_tokens",
+        (json_int_t)o->max_batched_tokens, "max_seqs", (json_int_t)o->max_seqs, "block_size",
+        (json_int_t)o->block_size, "kv_blocks", (json_int_t)o->kv_blocks, "max_context",
+        (json_int_t)o->max_context, "host_overhead_ns", (json_int_t)o->host_ns, "async_scheduling",
+        o->async_scheduling, "prefix_cache", o->prefix_cache, "buckets", bucket_names[o->buckets],
         "device", "weight_bytes", s->model.weight_bytes, "kv_token_bytes", s->model.kv_token_bytes,
-        "hbm_bytes", s->model.device.hbm_bytes,
-        "counters", "steps", (json_int_t)c.steps, "preemptions", (json_int_t)c.preemptions,
-        "cached_tokens", (json_int_t)c.cached_tokens, "scheduled_tokens",
-        (json_int_t)c.scheduled_tokens, "padded_tokens", (json_int_t)c.padded_tokens,
-        "evictions", (json_int_t)c.evictions, "free_blocks", (json_int_t)c.free_blocks,
-        "idle_blocks", (json_int_t)c.idle_blocks);
+        "hbm_bytes", s->model.device.hbm_bytes, "counters", "steps", (json_int_t)c.steps,
+        "preemptions", (json_int_t)c.preemptions, "cached_tokens", (json_int_t)c.cached_tokens,
+        "scheduled_tokens", (json_int_t)c.scheduled_tokens, "padded_tokens",
+        (json_int_t)c.padded_tokens, "evictions", (json_int_t)c.evictions, "free_blocks",
+        (json_int_t)c.free_blocks, "idle_blocks", (json_int_t)c.idle_blocks);
 }
 
 static json_t *training_details(const struct sim *s) {
     const struct train_step *t = &s->step;
-    return json_pack("{s:{s:s,s:s,s:I},s:{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}}",
-                     "parallelism", "mesh", s->o->mesh ? s->o->mesh : "fsdp", "remat",
-                     train_remat_names[s->o->remat], "slices", (json_int_t)s->o->slices,
-                     "step", "s", t->s, "compute_s", t->compute_s, "optimizer_s", t->optimizer_s,
-                     "comm_s", t->comm_s, "exposed_comm_s", t->exposed_comm_s, "mfu", t->mfu, "hfu",
-                     t->hfu, "tokens_per_s_per_chip", t->tokens_per_s_per_chip, "state_bytes", t->hbm_bytes);
+    return json_pack("{s:{s:s,s:s,s:I},s:{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}}", "parallelism",
+                     "mesh", s->o->mesh ? s->o->mesh : "fsdp", "remat",
+                     train_remat_names[s->o->remat], "slices", (json_int_t)s->o->slices, "step",
+                     "s", t->s, "compute_s", t->compute_s, "optimizer_s", t->optimizer_s, "comm_s",
+                     t->comm_s, "exposed_comm_s", t->exposed_comm_s, "mfu", t->mfu, "hfu", t->hfu,
+                     "tokens_per_s_per_chip", t->tokens_per_s_per_chip, "state_bytes",
+                     t->hbm_bytes);
 }
 
 static int sim_describe(struct backend *b, struct backend_info *info, struct err *e) {
@@ -431,7 +443,8 @@ static int sim_describe(struct backend *b, struct backend_info *info, struct err
         .flops_per_token = 2.0 * (double)model_active_parameters(m),
     };
     snprintf(info->chip, sizeof info->chip, "%s", s->chip.name);
-    snprintf(info->model_id, sizeof info->model_id, "sim/%.40s-%" PRId64 "/%s", s->chip.name, info->chips, m->name);
+    snprintf(info->model_id, sizeof info->model_id, "sim/%.40s-%" PRId64 "/%s", s->chip.name,
+             info->chips, m->name);
     json_t *d = s->engines ? serving_details(s) : training_details(s);
     if (!d || json_object_set(d, "chip", s->chip_json) ||
         json_object_set_new(d, "model_version", json_string(backend_tpu_sim.version)) ||

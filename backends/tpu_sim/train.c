@@ -35,7 +35,8 @@ int train_mesh_parse(const char *text, struct train_options *o, struct err *e) {
         const char *digits = p + n + 1;
         long long v = strtoll(digits, &end, 10);
         if (end == digits || *digits < '1' || *digits > '9' || v > 1 << 20 || (*end && *end != ','))
-            return err_set(e, ASSAY_EUSAGE, "-o mesh: axis '%s': expected 1 to 1048576 devices, found \"%.20s\"",
+            return err_set(e, ASSAY_EUSAGE,
+                           "-o mesh: axis '%s': expected 1 to 1048576 devices, found \"%.20s\"",
                            axes[i].name, digits);
         int64_t *field = (int64_t *)(void *)((char *)o + axes[i].offset);
         if (*field)
@@ -64,7 +65,8 @@ static int complete_mesh(struct train_options *o, int64_t devices, struct err *e
     }
     if (product != devices)
         return err_set(e, ASSAY_EUSAGE,
-                       "-o mesh: the axes hold %" PRId64 " devices, but a slice of %" PRId64 " chips has %" PRId64,
+                       "-o mesh: the axes hold %" PRId64 " devices, but a slice of %" PRId64
+                       " chips has %" PRId64,
                        product, o->chips, devices);
     return 0;
 }
@@ -84,15 +86,20 @@ static void cut_axis(struct topology *left, int64_t *inner, int64_t n, struct to
     group->cores = in_chip;
 }
 
-static double seconds(const struct chip *c, const struct topology *g, enum collective kind, double bytes) {
+static double seconds(const struct chip *c, const struct topology *g, enum collective kind,
+                      double bytes) {
     struct collective_time t;
     collective_run(c, g, kind, bytes, &t);
     return t.s;
 }
 
 /* Tokens-weighted pairs of attention per sequence: causal half, the window where layers slide. */
-static double attention_flops(const struct model *m, double full_layers, double window_layers, double seq) {
-    double per_pair = 4.0 * (double)m->heads * (double)(m->kv_lora_rank > 0 ? (m->qk_nope_head_dim + m->qk_rope_head_dim + m->v_head_dim) / 2 : m->head_dim);
+static double attention_flops(const struct model *m, double full_layers, double window_layers,
+                              double seq) {
+    double per_pair = 4.0 * (double)m->heads *
+                      (double)(m->kv_lora_rank > 0
+                                   ? (m->qk_nope_head_dim + m->qk_rope_head_dim + m->v_head_dim) / 2
+                                   : m->head_dim);
     double w = (double)m->sliding_window;
     double window_pairs = w > 0 && w < seq ? seq * w - w * w / 2 : seq * seq / 2;
     return per_pair * (full_layers * seq * seq / 2 + window_layers * window_pairs);
@@ -118,16 +125,21 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
         return rc;
     int64_t slices = o.slices > 0 ? o.slices : 1;
     double ways = (double)(o.data * o.fsdp * o.expert * slices);
-    double sequences = (double)o.global_batch / ways; /* of one device and its tensor and context peers */
+    double sequences =
+        (double)o.global_batch / ways; /* of one device and its tensor and context peers */
     double device_tokens = sequences * (double)o.seq_len / (double)o.context;
     if (o.global_batch < 1 || o.seq_len < 1)
-        return err_set(e, ASSAY_EINPUT, "training needs a global batch and a sequence length of at least 1");
+        return err_set(e, ASSAY_EINPUT,
+                       "training needs a global batch and a sequence length of at least 1");
     if (device_tokens < 1)
         return err_set(e, ASSAY_EINPUT,
-                       "a global batch of %" PRId64 " sequences leaves less than one token a device on %" PRId64 " devices",
+                       "a global batch of %" PRId64
+                       " sequences leaves less than one token a device on %" PRId64 " devices",
                        o.global_batch, o.chips * c->devices * slices);
-    struct step_options so = {.chips = ceil_div(o.tensor, c->devices), .tensor = o.tensor,
-                              .expert = o.expert, .math = o.math};
+    struct step_options so = {.chips = ceil_div(o.tensor, c->devices),
+                              .tensor = o.tensor,
+                              .expert = o.expert,
+                              .math = o.math};
     struct step_model s;
     if ((rc = step_init(&s, c, m, &so, e)))
         return rc;
@@ -139,7 +151,8 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
     t->hbm_bytes = shard * 16;
     if (t->hbm_bytes > s.device.hbm_bytes)
         return err_set(e, ASSAY_EINPUT,
-                       "weights, gradients and moments of model '%s' need %.1f GiB of a device's %.1f GiB of HBM; "
+                       "weights, gradients and moments of model '%s' need %.1f GiB of a device's "
+                       "%.1f GiB of HBM; "
                        "shard over at least %.0f devices (-o mesh=fsdp:N)",
                        m->name, t->hbm_bytes / 1073741824.0, s.device.hbm_bytes / 1073741824.0,
                        params * 16 / s.device.hbm_bytes + 0.5);
@@ -149,8 +162,11 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
     int64_t tokens = (int64_t)(device_tokens + 0.5);
     step_compute(&s, tokens, &layers);
     step_prefill_attention(&s, o.seq_len, o.seq_len, &attention);
-    struct kernel logits = {.kind = KERNEL_MATMUL, .math = NUM_BF16, .m = tokens,
-                            .n = ceil_div(m->vocab, o.tensor), .k = m->hidden};
+    struct kernel logits = {.kind = KERNEL_MATMUL,
+                            .math = NUM_BF16,
+                            .m = tokens,
+                            .n = ceil_div(m->vocab, o.tensor),
+                            .k = m->hidden};
     kernel_add(&s.device, &logits, 1, &head);
     double att = sequences / (double)o.context; /* sequences' worth of attention a device does */
     double again = o.remat == REMAT_FULL ? 1 : 0;
@@ -175,7 +191,8 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
     cut_axis(&left, &inner, o.data, &g_data);
     double L = (double)m->layers, act = device_tokens * (double)m->hidden * 2;
     struct overlap ov = {.share = o.overlap};
-    double weights = params / (double)(o.tensor * o.expert) * 2 / L; /* bytes of one layer, gathered */
+    double weights =
+        params / (double)(o.tensor * o.expert) * 2 / L; /* bytes of one layer, gathered */
     double gather = L * seconds(c, &g_fsdp, COLLECTIVE_ALL_GATHER, weights);
     double scatter = L * seconds(c, &g_fsdp, COLLECTIVE_REDUCE_SCATTER, weights);
     double reduce = L * 2 * seconds(c, &g_tensor, COLLECTIVE_ALL_REDUCE, act);
@@ -192,8 +209,10 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
     double grads = shard * 2;
     double data = o.data > 1 ? seconds(c, &g_data, COLLECTIVE_ALL_REDUCE, grads) : 0;
     shade(&ov, gather + scatter + 2 * (reduce + a2a + ring) + data, backward);
-    if (slices > 1 && c->dcn_gbps > 0) { /* f32 gradients of a chip's shard, after the backward pass */
-        double dcn = 2 * (double)(slices - 1) / (double)slices * 2 * grads * (double)c->devices / (c->dcn_gbps * 1e9);
+    if (slices > 1 &&
+        c->dcn_gbps > 0) { /* f32 gradients of a chip's shard, after the backward pass */
+        double dcn = 2 * (double)(slices - 1) / (double)slices * 2 * grads * (double)c->devices /
+                     (c->dcn_gbps * 1e9);
         ov.comm += dcn;
         ov.exposed += dcn;
     }
@@ -206,8 +225,10 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
     t->s = cost_total(&t->by);
 
     double all_tokens = (double)o.global_batch * (double)o.seq_len;
-    double multiplied = active - (m->tied_embeddings ? 0 : embed); /* looking up a row is no product */
-    double att_flops = (double)o.global_batch * attention_flops(m, s.full_layers, s.window_layers, (double)o.seq_len);
+    double multiplied =
+        active - (m->tied_embeddings ? 0 : embed); /* looking up a row is no product */
+    double att_flops = (double)o.global_batch *
+                       attention_flops(m, s.full_layers, s.window_layers, (double)o.seq_len);
     t->model_flops = 6 * multiplied * all_tokens + 3 * att_flops;
     t->model_flops_whole = t->model_flops + 3 * att_flops;
     double hardware = t->model_flops + again * (2 * multiplied * all_tokens + att_flops);

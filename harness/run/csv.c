@@ -96,8 +96,8 @@ static int parse(struct csv_table *c, size_t n, const char *label, struct err *e
                 *p++ = '\0';
             }
             if (k >= (header ? (size_t)CSV_COLUMNS_MAX : c->columns))
-                return err_set(e, ASSAY_EINPUT, "%s:%zu: expected %zu fields, found more", label, first,
-                               header ? (size_t)CSV_COLUMNS_MAX : c->columns);
+                return err_set(e, ASSAY_EINPUT, "%s:%zu: expected %zu fields, found more", label,
+                               first, header ? (size_t)CSV_COLUMNS_MAX : c->columns);
             if (header)
                 c->name[k++] = f;
             else
@@ -110,8 +110,8 @@ static int parse(struct csv_table *c, size_t n, const char *label, struct err *e
             c->columns = k;
         } else {
             if (k != c->columns)
-                return err_set(e, ASSAY_EINPUT, "%s:%zu: expected %zu fields, found %zu", label, first,
-                               c->columns, k);
+                return err_set(e, ASSAY_EINPUT, "%s:%zu: expected %zu fields, found %zu", label,
+                               first, c->columns, k);
             c->line[c->rows++] = first;
         }
         header = false;
@@ -121,7 +121,8 @@ static int parse(struct csv_table *c, size_t n, const char *label, struct err *e
     return 0;
 }
 
-int csv_table_parse(struct csv_table *c, const char *text, size_t n, const char *label, struct err *e) {
+int csv_table_parse(struct csv_table *c, const char *text, size_t n, const char *label,
+                    struct err *e) {
     *c = (struct csv_table){0};
     c->text = malloc(n + 1);
     if (!c->text)

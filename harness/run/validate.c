@@ -55,7 +55,8 @@ int validate_chip_overrides(const struct validator *v, const char *ours, struct 
         const char *s = v->o->overrides[i], *value = strchr(s, '=');
         if (strncmp(s, ours, len) != 0 || s[len] != '.' || !value)
             continue;
-        char *key = arena_strndup((struct arena *)(uintptr_t)&v->arena, s + len + 1, (size_t)(value - s) - len - 1);
+        char *key = arena_strndup((struct arena *)(uintptr_t)&v->arena, s + len + 1,
+                                  (size_t)(value - s) - len - 1);
         out[n++] = (struct chip_override){key, value + 1};
     }
     return n;
@@ -80,8 +81,9 @@ int validate_chip(struct validator *v, const char *name, const struct chip **chi
     return 0;
 }
 
-int validate_add_point(struct validator *v, const char *id, const char *kind, const char *generation,
-                       const char *size_class, double want, double got, struct err *e) {
+int validate_add_point(struct validator *v, const char *id, const char *kind,
+                       const char *generation, const char *size_class, double want, double got,
+                       struct err *e) {
     if (v->points == v->points_cap) {
         size_t n = v->points_cap ? v->points_cap * 2 : 1024;
         struct validate_point *p = realloc(v->point, n * sizeof *p);
@@ -113,8 +115,8 @@ int validate_number(const struct csv_table *c, size_t row, int column, const cha
     const char *s = csv_table_get(c, row, column);
     *x = -1;
     if (*s && parse_f64(s, x))
-        return err_set(e, ASSAY_EINPUT, "%s:%zu: column '%s': expected a number, found \"%.40s\"", file,
-                       c->line[row], c->name[column], s);
+        return err_set(e, ASSAY_EINPUT, "%s:%zu: column '%s': expected a number, found \"%.40s\"",
+                       file, c->line[row], c->name[column], s);
     return 0;
 }
 
@@ -162,8 +164,9 @@ static const struct {
     const char *workload;
     row_model *model;
 } models[] = {
-    {"matmul", validate_kernel_row}, {"hbm", validate_kernel_row}, {"collective", validate_kernel_row},
-    {"kernel", validate_kernel_row}, {"serve", validate_serve_row}, {"train", validate_train_row},
+    {"matmul", validate_kernel_row},     {"hbm", validate_kernel_row},
+    {"collective", validate_kernel_row}, {"kernel", validate_kernel_row},
+    {"serve", validate_serve_row},       {"train", validate_train_row},
 };
 
 static int general_row(struct validator *v, const struct validate_row *r, struct err *e) {
@@ -192,7 +195,8 @@ static int general_row(struct validator *v, const struct validate_row *r, struct
     return validate_add_point(v, r->id, kind, ours, a.size_class, r->value, a.got, e);
 }
 
-static int general_table(struct validator *v, const struct csv_table *c, const char *file, struct err *e) {
+static int general_table(struct validator *v, const struct csv_table *c, const char *file,
+                         struct err *e) {
     int at[sizeof columns / sizeof columns[0]];
     for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
         if ((at[i] = csv_table_column(c, columns[i].name)) < 0)
@@ -231,7 +235,9 @@ static int one_file(struct validator *v, const char *path, struct err *e) {
     else if (csv_table_column(&c, "metric") >= 0)
         rc = general_table(v, &c, path, e);
     else
-        rc = err_set(e, ASSAY_EINPUT, "%s:1: no column 'metric', 'avg_us' or 'p50_us': not a table of measurements", path);
+        rc = err_set(e, ASSAY_EINPUT,
+                     "%s:1: no column 'metric', 'avg_us' or 'p50_us': not a table of measurements",
+                     path);
     csv_table_release(&c);
     return rc;
 }
@@ -267,18 +273,21 @@ static int put_group(json_t *by, const struct validate_point *p, size_t n, const
     qsort(scratch, n, sizeof *scratch, by_magnitude);
     size_t p95 = (n * 95 + 99) / 100; /* nearest rank */
     double median = n % 2 ? scratch[n / 2] : (scratch[n / 2 - 1] + scratch[n / 2]) / 2;
-    json_t *g = json_pack("{s:s,s:s,s:s,s:I,s:f,s:f,s:f,s:f}", "kind", p->kind, "generation",
-                          p->generation, "size_class", size_class, "n", (json_int_t)n, "mean",
-                          sum / (double)n, "median", median, "p95", scratch[p95 - 1], "bias",
-                          bias / (double)n);
+    json_t *g =
+        json_pack("{s:s,s:s,s:s,s:I,s:f,s:f,s:f,s:f}", "kind", p->kind, "generation", p->generation,
+                  "size_class", size_class, "n", (json_int_t)n, "mean", sum / (double)n, "median",
+                  median, "p95", scratch[p95 - 1], "bias", bias / (double)n);
     if (!g || json_array_append_new(by, g))
-        return err_set(e, ASSAY_EINPUT, "kind '%s' of generation '%s' has an error that is not a number", p->kind, p->generation);
+        return err_set(e, ASSAY_EINPUT,
+                       "kind '%s' of generation '%s' has an error that is not a number", p->kind,
+                       p->generation);
     return 0;
 }
 
 static size_t run_length(const struct validate_point *p, size_t n, bool whole_kind) {
     size_t i = 1;
-    while (i < n && strcmp(p[i].kind, p->kind) == 0 && strcmp(p[i].generation, p->generation) == 0 &&
+    while (i < n && strcmp(p[i].kind, p->kind) == 0 &&
+           strcmp(p[i].generation, p->generation) == 0 &&
            (whole_kind || strcmp(p[i].size_class, p->size_class) == 0))
         i++;
     return i;
@@ -311,9 +320,9 @@ static json_t *list_points(const struct validator *v) {
     json_t *list = json_array();
     for (size_t i = 0; list && i < v->points; i++) {
         const struct validate_point *p = &v->point[i];
-        json_t *x = json_pack("{s:s,s:s,s:s,s:s,s:f,s:f,s:f}", "id", p->id, "kind", p->kind, "generation",
-                              p->generation, "size_class", p->size_class, "measured", p->want,
-                              "predicted", p->got, "error", p->got / p->want - 1);
+        json_t *x = json_pack("{s:s,s:s,s:s,s:s,s:f,s:f,s:f}", "id", p->id, "kind", p->kind,
+                              "generation", p->generation, "size_class", p->size_class, "measured",
+                              p->want, "predicted", p->got, "error", p->got / p->want - 1);
         if (!x || json_array_append_new(list, x))
             break;
     }
@@ -328,7 +337,8 @@ static int check_overrides(const struct validate_options *o, struct err *e) {
         while (j < 6 && (strlen(chips[j]) != n || strncmp(chips[j], s, n) != 0))
             j++;
         if (j == 6 || !strchr(s, '='))
-            return err_set(e, ASSAY_EUSAGE, "override '%.60s': expected CHIP.KEY=VALUE, as v6e.hbm_eff=0.9", s);
+            return err_set(e, ASSAY_EUSAGE,
+                           "override '%.60s': expected CHIP.KEY=VALUE, as v6e.hbm_eff=0.9", s);
     }
     return 0;
 }

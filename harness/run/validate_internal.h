@@ -34,8 +34,8 @@ struct validator {
 struct validate_row {
     const char *file;
     size_t line;
-    const char *id, *group, *chip, *generation, *topology, *model, *workload, *phase, *dtype, *quant,
-        *sharding, *metric, *unit, *notes, *evidence, *slices; /* slices: "2", ">=1" */
+    const char *id, *group, *chip, *generation, *topology, *model, *workload, *phase, *dtype,
+        *quant, *sharding, *metric, *unit, *notes, *evidence, *slices; /* slices: "2", ">=1" */
     double chips, global_batch, per_chip_batch, seq_len, isl, osl, concurrency, bytes, value;
     double m, n, k;
 };
@@ -48,8 +48,8 @@ struct validate_answer {
 };
 
 /* Each returns 0 with a->why NULL (modelled) or set (not), or an error. */
-int validate_kernel_row(struct validator *v, const struct validate_row *r, struct validate_answer *a,
-                        struct err *e) MUST_USE;
+int validate_kernel_row(struct validator *v, const struct validate_row *r,
+                        struct validate_answer *a, struct err *e) MUST_USE;
 int validate_serve_row(struct validator *v, const struct validate_row *r, struct validate_answer *a,
                        struct err *e) MUST_USE;
 int validate_train_row(struct validator *v, const struct validate_row *r, struct validate_answer *a,
@@ -58,20 +58,25 @@ int validate_train_row(struct validator *v, const struct validate_row *r, struct
 int validate_step_row(struct validator *v, const struct validate_row *r, const struct model *m,
                       struct validate_answer *a, struct err *e) MUST_USE;
 /* The two tables with columns of their own. */
-int validate_v4_table(struct validator *v, const struct csv_table *c, const char *file, struct err *e) MUST_USE;
-int validate_v6e_table(struct validator *v, const struct csv_table *c, const char *file, struct err *e) MUST_USE;
+int validate_v4_table(struct validator *v, const struct csv_table *c, const char *file,
+                      struct err *e) MUST_USE;
+int validate_v6e_table(struct validator *v, const struct csv_table *c, const char *file,
+                       struct err *e) MUST_USE;
 
-int validate_add_point(struct validator *v, const char *id, const char *kind, const char *generation,
-                       const char *size_class, double want, double got, struct err *e) MUST_USE;
+int validate_add_point(struct validator *v, const char *id, const char *kind,
+                       const char *generation, const char *size_class, double want, double got,
+                       struct err *e) MUST_USE;
 int validate_add_why(struct validator *v, const char *id, const char *why, struct err *e) MUST_USE;
 /* A number field; absent = -1. */
 int validate_number(const struct csv_table *c, size_t row, int column, const char *file, double *x,
                     struct err *e) MUST_USE;
 
 /* Ours for a table's name of a chip ("TPU7x"); *chip NULL when unknown. */
-int validate_chip(struct validator *v, const char *name, const struct chip **chip, struct err *e) MUST_USE;
+int validate_chip(struct validator *v, const char *name, const struct chip **chip,
+                  struct err *e) MUST_USE;
 /* Overrides of that chip, for a backend's options: fills out, returns the count. */
-int validate_chip_overrides(const struct validator *v, const char *ours, struct chip_override *out, int max);
+int validate_chip_overrides(const struct validator *v, const char *ours, struct chip_override *out,
+                            int max);
 const char *validate_chip_name(const char *name); /* NULL when unknown */
 
 /* A model by the name a table uses; false when its shape is not known here. */

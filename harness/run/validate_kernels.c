@@ -1,4 +1,5 @@
-/* Single operations of the general table: matmuls, copies, collectives, expert blocks, attention. */
+/* Single operations of the general table: matmuls, copies, collectives, expert blocks, attention.
+ */
 #include "harness/run/validate_internal.h"
 
 #include "backends/tpu_sim/collective.h"
@@ -27,7 +28,8 @@ static enum num dtype_of(const struct validate_row *r) {
 
 static bool from_host(const struct validate_row *r) {
     return validate_has(r->notes, "host timing") || validate_has(r->notes, "mean of 100") ||
-           strncmp(r->notes, "pallas", 6) == 0 || strcmp(r->notes, "xla") == 0; /* rates of such times */
+           strncmp(r->notes, "pallas", 6) == 0 ||
+           strcmp(r->notes, "xla") == 0; /* rates of such times */
 }
 
 /* Seconds and useful FLOPs to the row's metric. False: a metric that is not a time or a rate. */
@@ -47,7 +49,8 @@ static bool to_metric(const struct validate_row *r, const struct chip *c, double
         *got = flops / s * 1e-12;
     else if (flops > 0 && strcmp(r->metric, "mfu") == 0)
         *got = 100 * flops / s / chip_peak_flops(c, NUM_BF16);
-    else if (bytes > 0 && (strcmp(r->metric, "bandwidth") == 0 || strcmp(r->metric, "achieved_bw") == 0))
+    else if (bytes > 0 &&
+             (strcmp(r->metric, "bandwidth") == 0 || strcmp(r->metric, "achieved_bw") == 0))
         *got = bytes / s * 1e-9;
     else
         return false;
@@ -57,7 +60,8 @@ static bool to_metric(const struct validate_row *r, const struct chip *c, double
 /* "bm=512 bk=1024 bn=1024" or "bm=bk=bn=128". */
 static void tiles_of(const char *text, struct kernel *k) {
     double all = validate_find_number(text, "bm=bk=bn");
-    double m = all > 0 ? all : validate_find_number(text, "bm"), n = all > 0 ? all : validate_find_number(text, "bn"),
+    double m = all > 0 ? all : validate_find_number(text, "bm"),
+           n = all > 0 ? all : validate_find_number(text, "bn"),
            kk = all > 0 ? all : validate_find_number(text, "bk");
     if (!whole(m) || !whole(n) || !whole(kk))
         return;
@@ -67,8 +71,8 @@ static void tiles_of(const char *text, struct kernel *k) {
     k->tk = (int64_t)kk;
 }
 
-static const char *matmul_row(struct validator *v, const struct validate_row *r, const struct chip *c,
-                              struct validate_answer *a) {
+static const char *matmul_row(struct validator *v, const struct validate_row *r,
+                              const struct chip *c, struct validate_answer *a) {
     a->kind = "matmul";
     if (!whole(r->m) || !whole(r->n) || !whole(r->k))
         return "m, n, k are not all stated";
@@ -77,8 +81,14 @@ static const char *matmul_row(struct validator *v, const struct validate_row *r,
     double b = strcmp(r->dtype, "f32") == 0 ? 4 : num_bytes(dtype_of(r));
     struct device d;
     device_init(&d, c);
-    struct kernel k = {.kind = KERNEL_MATMUL, .math = dtype_of(r), .a_bytes = b, .b_bytes = b, .out_bytes = b,
-                       .m = (int64_t)r->m, .n = (int64_t)r->n, .k = (int64_t)r->k};
+    struct kernel k = {.kind = KERNEL_MATMUL,
+                       .math = dtype_of(r),
+                       .a_bytes = b,
+                       .b_bytes = b,
+                       .out_bytes = b,
+                       .m = (int64_t)r->m,
+                       .n = (int64_t)r->n,
+                       .k = (int64_t)r->k};
     tiles_of(r->sharding, &k);
     struct kernel_time t;
     kernel_run(&d, &k, &t);
@@ -87,7 +97,9 @@ static const char *matmul_row(struct validator *v, const struct validate_row *r,
         s += 2 * r->m * r->n * 2 / d.hbm_bytes_per_s;
     if (strcmp(r->phase, "matmul_block_sparse") == 0) {
         /* only the kept blocks run; each is a grid step of a hand-tiled kernel */
-        double kept = validate_has(r->notes, "probability 0.1") ? 0.1 : validate_has(r->notes, "lower-triangular") ? 0.5 : 0;
+        double kept = validate_has(r->notes, "probability 0.1")    ? 0.1
+                      : validate_has(r->notes, "lower-triangular") ? 0.5
+                                                                   : 0;
         if (kept <= 0)
             return "the share of blocks kept is not stated";
         s = kept * (t.s + r->m / 512 * (r->n / 512) * (r->k / 512) / 4 * d.tile_s);
@@ -98,8 +110,8 @@ static const char *matmul_row(struct validator *v, const struct validate_row *r,
 }
 
 /* One product over a slice: each chip's part, and the collective that joins or spreads it. */
-static const char *sharded_matmul(struct validator *v, const struct validate_row *r, const struct chip *c,
-                                  struct validate_answer *a, struct err *e) {
+static const char *sharded_matmul(struct validator *v, const struct validate_row *r,
+                                  const struct chip *c, struct validate_answer *a, struct err *e) {
     a->kind = "matmul_sharded";
     if (!whole(r->m) || !whole(r->n) || !whole(r->k) || !whole(r->chips))
         return "m, n, k and chips are not all stated";
@@ -110,8 +122,14 @@ static const char *sharded_matmul(struct validator *v, const struct validate_row
     double b = num_bytes(dtype_of(r));
     struct device d;
     device_init(&d, c);
-    struct kernel k = {.kind = KERNEL_MATMUL, .math = dtype_of(r), .a_bytes = b, .b_bytes = b, .out_bytes = b,
-                       .m = (int64_t)r->m, .n = (int64_t)r->n, .k = (int64_t)r->k};
+    struct kernel k = {.kind = KERNEL_MATMUL,
+                       .math = dtype_of(r),
+                       .a_bytes = b,
+                       .b_bytes = b,
+                       .out_bytes = b,
+                       .m = (int64_t)r->m,
+                       .n = (int64_t)r->n,
+                       .k = (int64_t)r->k};
     struct collective_time ct = {0};
     if (validate_has(r->sharding, "partial sums")) {
         k.k /= (int64_t)r->chips;
@@ -124,7 +142,8 @@ static const char *sharded_matmul(struct validator *v, const struct validate_row
     struct kernel_time kt;
     kernel_run(&d, &k, &kt);
     double s = kt.s + ct.s + (from_host(r) ? HOST_DISPATCH_S : 0);
-    return to_metric(r, c, s, 2 * r->m * r->n * r->k, 0, &a->got) ? NULL : "unknown metric of a matmul";
+    return to_metric(r, c, s, 2 * r->m * r->n * r->k, 0, &a->got) ? NULL
+                                                                  : "unknown metric of a matmul";
 }
 
 static const char *copy_row(struct validator *v, const struct validate_row *r, const struct chip *c,
@@ -141,20 +160,24 @@ static const char *copy_row(struct validator *v, const struct validate_row *r, c
     return to_metric(r, c, t.s, 0, bytes, &a->got) ? NULL : "unknown metric of a copy";
 }
 
-static const char *collective_row(struct validator *v, const struct validate_row *r, const struct chip *c,
-                                  struct validate_answer *a, struct err *e) {
+static const char *collective_row(struct validator *v, const struct validate_row *r,
+                                  const struct chip *c, struct validate_answer *a, struct err *e) {
     static const struct {
         const char *phase;
         enum collective kind;
         double of_bytes; /* the whole array, from the bytes the table gives */
-    } kinds[] = {{"all_gather", COLLECTIVE_ALL_GATHER, 1},   {"all_reduce", COLLECTIVE_ALL_REDUCE, 1},
-                 {"all_reduce_ici", COLLECTIVE_ALL_REDUCE, 1}, {"reduce_scatter", COLLECTIVE_REDUCE_SCATTER, 1},
-                 {"all_to_all", COLLECTIVE_ALL_TO_ALL, 1},   {"ppermute", COLLECTIVE_PERMUTE, 1}};
+    } kinds[] = {{"all_gather", COLLECTIVE_ALL_GATHER, 1},
+                 {"all_reduce", COLLECTIVE_ALL_REDUCE, 1},
+                 {"all_reduce_ici", COLLECTIVE_ALL_REDUCE, 1},
+                 {"reduce_scatter", COLLECTIVE_REDUCE_SCATTER, 1},
+                 {"all_to_all", COLLECTIVE_ALL_TO_ALL, 1},
+                 {"ppermute", COLLECTIVE_PERMUTE, 1}};
     a->kind = "collective";
     if (validate_has(r->notes, "is the fit, not a run"))
         return "the source's own fit, not a measurement";
     if (validate_has(r->phase, "dcn"))
-        return "a transfer between slices outside a training step: its software path (a few GB/s over all hosts) has no model";
+        return "a transfer between slices outside a training step: its software path (a few GB/s "
+               "over all hosts) has no model";
     size_t i = 0, n = sizeof kinds / sizeof kinds[0];
     while (i < n && strcmp(kinds[i].phase, r->phase) != 0)
         i++;
@@ -169,7 +192,8 @@ static const char *collective_row(struct validator *v, const struct validate_row
         return "the topology does not match the chips";
     double bytes = r->bytes;
     g = t;
-    if (validate_has(r->sharding, "gather over 4 devices")) { /* bytes = what moves, 3/4 of the array */
+    if (validate_has(r->sharding,
+                     "gather over 4 devices")) { /* bytes = what moves, 3/4 of the array */
         if (!topology_cut(&t, 4, &g))
             return "four chips cannot be cut out of the slice";
         bytes = r->bytes * 4 / 3;
@@ -177,7 +201,8 @@ static const char *collective_row(struct validator *v, const struct validate_row
         if (!topology_cut(&t, 4, &g))
             return "an axis of 4 cannot be cut out of the slice";
     } else if (validate_has(r->sharding, "one axis over 32 devices")) {
-        g = (struct topology){.axes = 1, .length = {32}}; /* a line that does not follow the torus */
+        g = (struct topology){.axes = 1,
+                              .length = {32}}; /* a line that does not follow the torus */
     }
     struct collective_time ct;
     collective_run(c, &g, kinds[i].kind, bytes, &ct);
@@ -193,27 +218,38 @@ struct moe {
     double hidden, inner, experts, top, tokens;
 };
 
-static double grouped_s(const struct device *d, double rows, double groups, double n, double k, enum num math, double b_bytes) {
-    struct kernel x = {.kind = KERNEL_GROUPED, .math = math, .b_bytes = b_bytes, .groups = (int64_t)groups,
-                       .m = (int64_t)rows, .n = (int64_t)n, .k = (int64_t)k};
+static double grouped_s(const struct device *d, double rows, double groups, double n, double k,
+                        enum num math, double b_bytes) {
+    struct kernel x = {.kind = KERNEL_GROUPED,
+                       .math = math,
+                       .b_bytes = b_bytes,
+                       .groups = (int64_t)groups,
+                       .m = (int64_t)rows,
+                       .n = (int64_t)n,
+                       .k = (int64_t)k};
     struct kernel_time t;
     kernel_run(d, &x, &t);
     return t.s;
 }
 
 static double gather_s(const struct device *d, double rows, double width) {
-    struct kernel x = {.kind = KERNEL_GATHER, .read_bytes = rows * width * 2, .write_bytes = rows * width * 2};
+    struct kernel x = {
+        .kind = KERNEL_GATHER, .read_bytes = rows * width * 2, .write_bytes = rows * width * 2};
     struct kernel_time t;
     kernel_run(d, &x, &t);
     return t.s;
 }
 
-static const char *moe_block_row(struct validator *v, const struct validate_row *r, const struct chip *c,
-                                 struct validate_answer *a) {
-    struct moe b = {.hidden = validate_find_number(r->model, " h"), .inner = validate_find_number(r->model, " i"),
-                    .experts = validate_find_number(r->model, " E"), .top = validate_find_number(r->model, " top"), .tokens = r->m};
+static const char *moe_block_row(struct validator *v, const struct validate_row *r,
+                                 const struct chip *c, struct validate_answer *a) {
+    struct moe b = {.hidden = validate_find_number(r->model, " h"),
+                    .inner = validate_find_number(r->model, " i"),
+                    .experts = validate_find_number(r->model, " E"),
+                    .top = validate_find_number(r->model, " top"),
+                    .tokens = r->m};
     a->kind = "moe";
-    if (!whole(b.hidden) || !whole(b.inner) || !whole(b.experts) || !whole(b.top) || !whole(b.tokens))
+    if (!whole(b.hidden) || !whole(b.inner) || !whole(b.experts) || !whole(b.top) ||
+        !whole(b.tokens))
         return "the block's shape is not in its name";
     a->size_class = validate_class(v, b.tokens, token_classes);
     struct device d;
@@ -225,18 +261,21 @@ static const char *moe_block_row(struct validator *v, const struct validate_row 
     static const struct {
         const char *phase;
         double pack, up, down, combine;
-    } parts[] = {{"moe_fwd", 1, 1, 1, 1},        {"moe_fwd_bwd", 3, 3, 3, 3},      {"moe_stage_pack", 1, 0, 0, 0},
-                 {"moe_stage_up", 0, 1, 0, 0},   {"moe_stage_down", 0, 0, 1, 0},   {"moe_stage_combine", 0, 0, 0, 1}};
+    } parts[] = {{"moe_fwd", 1, 1, 1, 1},        {"moe_fwd_bwd", 3, 3, 3, 3},
+                 {"moe_stage_pack", 1, 0, 0, 0}, {"moe_stage_up", 0, 1, 0, 0},
+                 {"moe_stage_down", 0, 0, 1, 0}, {"moe_stage_combine", 0, 0, 0, 1}};
     double s = 0;
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (strcmp(parts[i].phase, r->phase) == 0)
-            s = parts[i].pack * pack + parts[i].up * up + parts[i].down * down + parts[i].combine * combine;
+            s = parts[i].pack * pack + parts[i].up * up + parts[i].down * down +
+                parts[i].combine * combine;
     if (s <= 0)
         return "unknown part of an expert block";
     if (validate_has(r->sharding, "packed beforehand") || validate_has(r->notes, "packing outside"))
         s -= pack * (strcmp(r->phase, "moe_fwd_bwd") == 0 ? 3 : 1);
     double shared = validate_find_number(r->model, "shared");
-    double flops = 6 * b.tokens * b.hidden * (b.top * b.inner + (shared > 0 ? shared : 0)) * (strcmp(r->phase, "moe_fwd_bwd") == 0 ? 3 : 1);
+    double flops = 6 * b.tokens * b.hidden * (b.top * b.inner + (shared > 0 ? shared : 0)) *
+                   (strcmp(r->phase, "moe_fwd_bwd") == 0 ? 3 : 1);
     return to_metric(r, c, s, flops, 0, &a->got) ? NULL : "unknown metric of an expert block";
 }
 
@@ -244,7 +283,8 @@ static const char *moe_block_row(struct validator *v, const struct validate_row 
 static const char *ling_row(struct validator *v, const struct validate_row *r, const struct chip *c,
                             struct validate_answer *a, struct err *e) {
     a->kind = "moe";
-    if (!validate_has(r->notes, "hidden 8192, expert inner 2048, 256 experts top-8") || !whole(r->m))
+    if (!validate_has(r->notes, "hidden 8192, expert inner 2048, 256 experts top-8") ||
+        !whole(r->m))
         return "an expert block whose shape is not known here";
     a->size_class = validate_class(v, r->m, token_classes);
     struct topology t;
@@ -252,11 +292,14 @@ static const char *ling_row(struct validator *v, const struct validate_row *r, c
         return "the topology does not match the chips";
     struct device d;
     device_init(&d, c);
-    double devices = r->chips * (double)c->devices, rows = r->m * 8 / devices, local = 256 / devices;
+    double devices = r->chips * (double)c->devices, rows = r->m * 8 / devices,
+           local = 256 / devices;
     double groups = rows * devices < 256 ? rows : local;
     enum num math = validate_has(r->notes, "without activation quantisation") ? NUM_BF16 : NUM_FP8;
-    double up = grouped_s(&d, rows, groups, 4096, 8192, math, 1), down = grouped_s(&d, rows, groups, 8192, 2048, math, 1);
-    double shared = grouped_s(&d, r->m / devices, 1, 4096, 8192, math, 1) + grouped_s(&d, r->m / devices, 1, 8192, 2048, math, 1);
+    double up = grouped_s(&d, rows, groups, 4096, 8192, math, 1),
+           down = grouped_s(&d, rows, groups, 8192, 2048, math, 1);
+    double shared = grouped_s(&d, r->m / devices, 1, 4096, 8192, math, 1) +
+                    grouped_s(&d, r->m / devices, 1, 8192, 2048, math, 1);
     struct collective_time there;
     collective_run(c, &t, COLLECTIVE_ALL_TO_ALL, r->m * 8 * 8192 * 2, &there);
     double s = 0;
@@ -264,15 +307,16 @@ static const char *ling_row(struct validator *v, const struct validate_row *r, c
         s = up;
     else if (strcmp(r->phase, "moe_shared") == 0)
         s = shared;
-    else if (strcmp(r->phase, "moe_prefill") == 0 || strcmp(r->phase, "moe_decode") == 0) { /* fused: tokens travel while experts work */
+    else if (strcmp(r->phase, "moe_prefill") == 0 ||
+             strcmp(r->phase, "moe_decode") == 0) { /* fused: tokens travel while experts work */
         double work = up + down + shared;
         s = (work > 2 * there.s ? work : 2 * there.s) + d.kernel_s;
     }
     return s > 0 && to_metric(r, c, s, 0, 0, &a->got) ? NULL : "unknown part of an expert block";
 }
 
-static const char *grouped_row(struct validator *v, const struct validate_row *r, const struct chip *c,
-                               struct validate_answer *a) {
+static const char *grouped_row(struct validator *v, const struct validate_row *r,
+                               const struct chip *c, struct validate_answer *a) {
     a->kind = "grouped_matmul";
     double touched = validate_find_number(r->notes, "resident groups, ");
     if (!whole(r->m) || !whole(r->n) || !whole(r->k) || !whole(touched))
@@ -280,14 +324,17 @@ static const char *grouped_row(struct validator *v, const struct validate_row *r
     a->size_class = validate_class(v, r->m, token_classes);
     struct device d;
     device_init(&d, c);
-    double s = grouped_s(&d, r->m, touched, r->n, r->k, NUM_BF16, validate_has(r->quant, "fp8") ? 1 : 2);
-    return to_metric(r, c, s, 2 * r->m * r->n * r->k, 0, &a->got) ? NULL : "unknown metric of a grouped matmul";
+    double s =
+        grouped_s(&d, r->m, touched, r->n, r->k, NUM_BF16, validate_has(r->quant, "fp8") ? 1 : 2);
+    return to_metric(r, c, s, 2 * r->m * r->n * r->k, 0, &a->got)
+               ? NULL
+               : "unknown metric of a grouped matmul";
 }
 
 /* ---- attention ---- */
 
-static const char *attention_row(struct validator *v, const struct validate_row *r, const struct chip *c,
-                                 struct validate_answer *a) {
+static const char *attention_row(struct validator *v, const struct validate_row *r,
+                                 const struct chip *c, struct validate_answer *a) {
     static const double batch_classes[] = {32, 256, 0};
     a->kind = "attention";
     struct device d;
@@ -295,11 +342,13 @@ static const char *attention_row(struct validator *v, const struct validate_row 
     struct kernel k = {.kind = KERNEL_ATTENTION, .sequences = r->global_batch};
     struct kernel_time t;
     if (strcmp(r->phase, "decode_attention") == 0) {
-        double rank = validate_find_number(r->notes, "kv_lora"), rope = validate_find_number(r->notes, "rope"),
-               heads = strtod(r->sharding, NULL);
-        if (!whole(rank) || !whole(rope) || !whole(heads) || !whole(r->seq_len) || !whole(r->global_batch))
+        double rank = validate_find_number(r->notes, "kv_lora"),
+               rope = validate_find_number(r->notes, "rope"), heads = strtod(r->sharding, NULL);
+        if (!whole(rank) || !whole(rope) || !whole(heads) || !whole(r->seq_len) ||
+            !whole(r->global_batch))
             return "the latent's sizes, heads, batch or context are not stated";
-        double context = r->seq_len * r->global_batch, latent = (double)round_up((int64_t)(rank + rope), 128);
+        double context = r->seq_len * r->global_batch,
+               latent = (double)round_up((int64_t)(rank + rope), 128);
         k.flops = 2 * (double)round_up((int64_t)heads, c->row_pad) * (latent + rank) * context;
         k.elements = heads * context;
         k.ops = VPU_SOFTMAX;
@@ -318,7 +367,9 @@ static const char *attention_row(struct validator *v, const struct validate_row 
             k.elements = heads * r->seq_len * r->seq_len;
             k.ops = VPU_SOFTMAX;
             kernel_run(&d, &k, &t);
-            return to_metric(r, c, t.s + steps * 4 * d.tile_s, 0, 0, &a->got) ? NULL : "unknown metric of attention";
+            return to_metric(r, c, t.s + steps * 4 * d.tile_s, 0, 0, &a->got)
+                       ? NULL
+                       : "unknown metric of attention";
         }
         return "tiles are not stated";
     }
@@ -326,7 +377,8 @@ static const char *attention_row(struct validator *v, const struct validate_row 
     return to_metric(r, c, t.s, 0, 0, &a->got) ? NULL : "unknown metric of attention";
 }
 
-int validate_kernel_row(struct validator *v, const struct validate_row *r, struct validate_answer *a, struct err *e) {
+int validate_kernel_row(struct validator *v, const struct validate_row *r,
+                        struct validate_answer *a, struct err *e) {
     const struct chip *c;
     int rc = validate_chip(v, r->chip, &c, e);
     if (rc)
@@ -335,7 +387,8 @@ int validate_kernel_row(struct validator *v, const struct validate_row *r, struc
     const char *p = r->phase;
     if (!c)
         a->why = "no chip file for this chip";
-    else if (strcmp(p, "matmul") == 0 || strcmp(p, "matmul_masked") == 0 || strcmp(p, "matmul_block_sparse") == 0)
+    else if (strcmp(p, "matmul") == 0 || strcmp(p, "matmul_masked") == 0 ||
+             strcmp(p, "matmul_block_sparse") == 0)
         a->why = matmul_row(v, r, c, a);
     else if (strcmp(p, "matmul_sharded") == 0)
         a->why = sharded_matmul(v, r, c, a, &ignored);
@@ -348,7 +401,8 @@ int validate_kernel_row(struct validator *v, const struct validate_row *r, struc
     else if (strcmp(p, "grouped_matmul") == 0)
         a->why = grouped_row(v, r, c, a);
     else if (strncmp(p, "moe_", 4) == 0)
-        a->why = validate_has(r->model, "MoE block") ? moe_block_row(v, r, c, a) : ling_row(v, r, c, a, &ignored);
+        a->why = validate_has(r->model, "MoE block") ? moe_block_row(v, r, c, a)
+                                                     : ling_row(v, r, c, a, &ignored);
     else if (strcmp(p, "ffn_sharded") == 0)
         a->why = "host timing below a millisecond: mostly dispatch, not the chip";
     else if (strcmp(p, "gather") == 0)

@@ -24,8 +24,8 @@ struct serve_point {
 
 struct serve_result {
     double duration_s, output_tokens, input_tokens, requests, peak_tokens_per_s;
-    double mean_ttft_s, median_ttft_s, p99_ttft_s, mean_tpot_s, median_tpot_s, p99_tpot_s, mean_itl_s,
-        median_itl_s, p99_itl_s, mean_e2e_s;
+    double mean_ttft_s, median_ttft_s, p99_ttft_s, mean_tpot_s, median_tpot_s, p99_tpot_s,
+        mean_itl_s, median_itl_s, p99_itl_s, mean_e2e_s;
 };
 
 struct serve_cache {
@@ -147,8 +147,8 @@ static uint32_t length(struct rng *g, int64_t nominal, double ratio) {
     return (uint32_t)(least + (int64_t)rng_below(g, (uint64_t)(nominal - least + 1)));
 }
 
-static int drive(struct backend *b, const struct serve_point *p, struct serve_result *r, const char **why,
-                 struct err *e) {
+static int drive(struct backend *b, const struct serve_point *p, struct serve_result *r,
+                 const char **why, struct err *e) {
     static const volatile int go_on = 0;
     struct rng g;
     rng_seed(&g, 1);
@@ -156,8 +156,11 @@ static int drive(struct backend *b, const struct serve_point *p, struct serve_re
     struct completion c[256];
     while (done < p->requests) {
         for (; issued < p->requests && issued - done < p->concurrency; issued++) {
-            struct request q = {.id = (uint64_t)issued, .session = REQUEST_NO_SESSION, .last_turn = true,
-                                .isl = length(&g, p->isl, p->ratio), .osl = length(&g, p->osl, p->ratio)};
+            struct request q = {.id = (uint64_t)issued,
+                                .session = REQUEST_NO_SESSION,
+                                .last_turn = true,
+                                .isl = length(&g, p->isl, p->ratio),
+                                .osl = length(&g, p->osl, p->ratio)};
             int rc = backend_tpu_sim.submit(b, &q, c, e);
             if (rc < 0)
                 return rc;
@@ -179,8 +182,8 @@ static int drive(struct backend *b, const struct serve_point *p, struct serve_re
     return 0;
 }
 
-static int simulate(struct validator *v, const struct serve_point *p, const struct model *m, const char *chip,
-                    struct serve_result *r, const char **why, struct err *e) {
+static int simulate(struct validator *v, const struct serve_point *p, const struct model *m,
+                    const char *chip, struct serve_result *r, const char **why, struct err *e) {
     const struct backend_ops *ops = &backend_tpu_sim;
     struct arena a = {0};
     void *options = arena_alloc(&a, 1, ops->options_size);
@@ -205,10 +208,14 @@ static int simulate(struct validator *v, const struct serve_point *p, const stru
             goto out;
     }
     l.sink = (struct event_sink){.block = &l.block, .flush = take, .ctx = &l};
-    struct backend_open_args args = {.workload = &w, .options = options, .sink = &l.sink, .shards = 1,
+    struct backend_open_args args = {.workload = &w,
+                                     .options = options,
+                                     .sink = &l.sink,
+                                     .shards = 1,
                                      .max_in_flight = p->concurrency};
     struct err open_error = {0};
-    if (ops->open(&args, &b, &open_error)) { /* the setting cannot be simulated: a reason, not a failure */
+    if (ops->open(&args, &b,
+                  &open_error)) { /* the setting cannot be simulated: a reason, not a failure */
         *why = arena_strdup(&v->arena, open_error.text);
         goto out;
     }
@@ -287,9 +294,11 @@ static const char *describe(const struct validate_row *r, const struct model *m,
         return "the number of chips is not stated";
     if (validate_has(r->sharding, "data=") && m->experts)
         return "data-parallel attention over shared experts has no model yet";
-    *p = (struct serve_point){.isl = (int64_t)(r->isl + 0.5), .osl = (int64_t)(r->osl + 0.5), .ratio = 1};
+    *p = (struct serve_point){
+        .isl = (int64_t)(r->isl + 0.5), .osl = (int64_t)(r->osl + 0.5), .ratio = 1};
     p->concurrency = r->concurrency >= 1 ? (int64_t)r->concurrency : 1000000;
-    p->requests = prompts(r->notes, p->concurrency, r->concurrency >= 1 ? 10 * p->concurrency : 1000);
+    p->requests =
+        prompts(r->notes, p->concurrency, r->concurrency >= 1 ? 10 * p->concurrency : 1000);
     if (at_once)
         p->concurrency = p->requests;
     double ratio = validate_find_number(r->notes, "range-ratio");
@@ -327,11 +336,11 @@ static void add_types(struct serve_point *p, const char *types) {
     }
 }
 
-static int cached(struct validator *v, const struct serve_point *p, const struct model *m, const char *chip,
-                  const struct serve_cache **out, struct err *e) {
-    char key[sizeof ((struct serve_cache *)0)->key];
-    int at = snprintf(key, sizeof key, "%s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %.3f", m->name, p->isl,
-                      p->osl, p->requests, p->concurrency, p->ratio);
+static int cached(struct validator *v, const struct serve_point *p, const struct model *m,
+                  const char *chip, const struct serve_cache **out, struct err *e) {
+    char key[sizeof((struct serve_cache *)0)->key];
+    int at = snprintf(key, sizeof key, "%s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " %.3f",
+                      m->name, p->isl, p->osl, p->requests, p->concurrency, p->ratio);
     for (int i = 0; i < p->noptions; i++)
         at += snprintf(key + at, sizeof key - (size_t)at, " %s", p->options[i]);
     for (struct serve_cache *c = v->serve; c; c = c->next)
@@ -352,7 +361,8 @@ static int cached(struct validator *v, const struct serve_point *p, const struct
     return 0;
 }
 
-static const char *metric(const struct validate_row *r, const struct serve_result *x, struct validate_answer *a) {
+static const char *metric(const struct validate_row *r, const struct serve_result *x,
+                          struct validate_answer *a) {
     double tokens = x->output_tokens, s = x->duration_s;
     const struct {
         const char *metric, *kind;
@@ -386,8 +396,8 @@ static const char *metric(const struct validate_row *r, const struct serve_resul
     return "no model of this metric";
 }
 
-static int mixed_row(struct validator *v, const struct validate_row *r, const struct model *m, const char *chip,
-                     struct validate_answer *a, struct err *e) {
+static int mixed_row(struct validator *v, const struct validate_row *r, const struct model *m,
+                     const char *chip, struct validate_answer *a, struct err *e) {
     struct serve_point p;
     a->why = describe(r, m, chip, &p);
     if (a->why)
@@ -402,7 +412,8 @@ static int mixed_row(struct validator *v, const struct validate_row *r, const st
     return 0;
 }
 
-int validate_serve_row(struct validator *v, const struct validate_row *r, struct validate_answer *a, struct err *e) {
+int validate_serve_row(struct validator *v, const struct validate_row *r, struct validate_answer *a,
+                       struct err *e) {
     struct model m;
     const char *chip = validate_chip_name(r->chip);
     if (strcmp(r->phase, "serve_spec") == 0)

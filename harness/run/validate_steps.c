@@ -1,4 +1,5 @@
-/* Serving rows that are one engine step, or a few like ones: prefill of a prompt, decode of a batch. */
+/* Serving rows that are one engine step, or a few like ones: prefill of a prompt, decode of a
+ * batch. */
 #include "harness/run/validate_internal.h"
 
 #include "backends/tpu_sim/step.h"
@@ -7,15 +8,18 @@
 
 static const double token_classes[] = {128, 1024, 8192, 0};
 
-static const char *decode_answer(const struct step_model *s, const struct validate_row *r, double batch,
-                                 struct validate_answer *a) {
-    double context = r->seq_len > 0 ? r->seq_len : r->isl > 0 ? r->isl + (r->osl > 0 ? r->osl / 2 : 0) : -1;
+static const char *decode_answer(const struct step_model *s, const struct validate_row *r,
+                                 double batch, struct validate_answer *a) {
+    double context = r->seq_len > 0 ? r->seq_len
+                     : r->isl > 0   ? r->isl + (r->osl > 0 ? r->osl / 2 : 0)
+                                    : -1;
     if (context < 1)
         return "the context's length is not stated";
     struct cost sum = {0};
     step_layers(s, (int64_t)batch, &sum);
     step_head(s, (int64_t)batch, &sum);
-    step_decode_attention(s, (int64_t)batch, (int64_t)(batch * context), (int64_t)(batch * context), &sum);
+    step_decode_attention(s, (int64_t)batch, (int64_t)(batch * context), (int64_t)(batch * context),
+                          &sum);
     double t = cost_total(&sum);
     a->kind = "decode_step";
     if (strcmp(r->metric, "time_per_token") == 0)
@@ -31,8 +35,8 @@ static const char *decode_answer(const struct step_model *s, const struct valida
 }
 
 /* A whole batch of prompts as one step. */
-static const char *prefill_answer(const struct step_model *s, const struct validate_row *r, double batch,
-                                  struct validate_answer *a) {
+static const char *prefill_answer(const struct step_model *s, const struct validate_row *r,
+                                  double batch, struct validate_answer *a) {
     if (r->isl < 1)
         return "the prompt's length is not stated";
     struct cost sum = {0};
@@ -65,7 +69,8 @@ int validate_step_row(struct validator *v, const struct validate_row *r, const s
         return 0;
     }
     if (validate_has(r->sharding, "weight-gathered")) {
-        a->why = "weights gathered over all axes for one large batch: no model of this partitioning";
+        a->why =
+            "weights gathered over all axes for one large batch: no model of this partitioning";
         return 0;
     }
     if (!c || r->chips < 1) {
@@ -74,7 +79,9 @@ int validate_step_row(struct validator *v, const struct validate_row *r, const s
     }
     bool box = strchr(r->topology, 'x') && r->topology[0] >= '1' && r->topology[0] <= '9';
     bool int8 = validate_has(r->quant, "int8") || validate_has(r->dtype, "int8");
-    struct step_options so = {.chips = (int64_t)r->chips, .topology = box ? r->topology : NULL, .block_size = 128,
+    struct step_options so = {.chips = (int64_t)r->chips,
+                              .topology = box ? r->topology : NULL,
+                              .block_size = 128,
                               .weights = int8 ? NUM_INT8 : NUM_BF16};
     struct step_model s;
     struct err why = {0};

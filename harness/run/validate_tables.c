@@ -12,7 +12,8 @@ static const double dim_classes[] = {128, 512, 1024, 4096, 0};
 static const double element_classes[] = {8192, 65536, 1048576, 0};
 static const double token_classes[] = {128, 512, 2048, 0};
 
-/* Integers in a shape's text: "f16[768,1024]" (what stands before '[' is a type), "8, 16, 64", "96,". */
+/* Integers in a shape's text: "f16[768,1024]" (what stands before '[' is a type), "8, 16, 64",
+ * "96,". */
 static int shape_of(const char *text, int64_t *dim, int max) {
     const char *p = strchr(text, '[');
     int n = 0;
@@ -81,32 +82,43 @@ static int v4_vector(const struct device *d, const char *op, const char *shape, 
     if (*why)
         return 0;
     *elements = padded_elements(dim, n);
-    struct kernel k = {.kind = KERNEL_VECTOR, .flags = KERNEL_F16, .elements = *elements,
-                       .ops = vector_ops[i].ops, .read_bytes = 2 * *elements * vector_ops[i].arrays};
+    struct kernel k = {.kind = KERNEL_VECTOR,
+                       .flags = KERNEL_F16,
+                       .elements = *elements,
+                       .ops = vector_ops[i].ops,
+                       .read_bytes = 2 * *elements * vector_ops[i].arrays};
     struct kernel_time t;
     kernel_run(d, &k, &t);
     *us = t.s * 1e6;
     return 0;
 }
 
-int validate_v4_table(struct validator *v, const struct csv_table *c, const char *file, struct err *e) {
+int validate_v4_table(struct validator *v, const struct csv_table *c, const char *file,
+                      struct err *e) {
     static const struct {
         const char *theirs, *ours;
-    } kinds[] = {{"gemm", "gemm"}, {"elementwise", "elementwise"}, {"activation", "activation"},
-                 {"layer_norm", "layernorm"}, {"copy_hbm_to_vmem", "copy"}};
+    } kinds[] = {{"gemm", "gemm"},
+                 {"elementwise", "elementwise"},
+                 {"activation", "activation"},
+                 {"layer_norm", "layernorm"},
+                 {"copy_hbm_to_vmem", "copy"}};
     const struct chip *chip;
     int rc = validate_chip(v, "v4", &chip, e);
     if (rc)
         return rc;
     struct device d;
     device_init(&d, chip);
-    int id = csv_table_column(c, "id"), kind = csv_table_column(c, "kind"), op = csv_table_column(c, "op"),
-        shape = csv_table_column(c, "shape"), us = csv_table_column(c, "avg_us"), mc = csv_table_column(c, "m"),
-        nc = csv_table_column(c, "n"), kc = csv_table_column(c, "k"), bc = csv_table_column(c, "bytes");
+    int id = csv_table_column(c, "id"), kind = csv_table_column(c, "kind"),
+        op = csv_table_column(c, "op"), shape = csv_table_column(c, "shape"),
+        us = csv_table_column(c, "avg_us"), mc = csv_table_column(c, "m"),
+        nc = csv_table_column(c, "n"), kc = csv_table_column(c, "k"),
+        bc = csv_table_column(c, "bytes");
     for (size_t r = 0; r < c->rows && !rc; r++) {
         double m, n, k, bytes, want, got = 0, size = 0;
-        if ((rc = validate_number(c, r, mc, file, &m, e)) || (rc = validate_number(c, r, nc, file, &n, e)) ||
-            (rc = validate_number(c, r, kc, file, &k, e)) || (rc = validate_number(c, r, bc, file, &bytes, e)) ||
+        if ((rc = validate_number(c, r, mc, file, &m, e)) ||
+            (rc = validate_number(c, r, nc, file, &n, e)) ||
+            (rc = validate_number(c, r, kc, file, &k, e)) ||
+            (rc = validate_number(c, r, bc, file, &bytes, e)) ||
             (rc = validate_number(c, r, us, file, &want, e)))
             return rc;
         const char *name = csv_table_get(c, r, kind), *why = NULL, *label = NULL;
@@ -123,7 +135,11 @@ int validate_v4_table(struct validator *v, const struct csv_table *c, const char
             if (m < 1 || n < 1 || k < 1 || m > 1e6 || n > 1e6 || k > 1e6) {
                 why = "m, n, k are not all in 1..1000000";
             } else {
-                struct kernel x = {.kind = KERNEL_MATMUL, .flags = KERNEL_F16, .m = (int64_t)m, .n = (int64_t)n, .k = (int64_t)k};
+                struct kernel x = {.kind = KERNEL_MATMUL,
+                                   .flags = KERNEL_F16,
+                                   .m = (int64_t)m,
+                                   .n = (int64_t)n,
+                                   .k = (int64_t)k};
                 kernel_run(&d, &x, &t);
                 got = t.s * 1e6;
                 size = m > n ? m : n;
@@ -131,34 +147,44 @@ int validate_v4_table(struct validator *v, const struct csv_table *c, const char
                 classes = dim_classes;
             }
         } else if (strcmp(label, "copy") == 0) {
-            /* the recorded bytes are half the array: what one of the two cores moves. A copy is a DMA
-             * of its own: it costs a DMA's start, not a fusion's */
+            /* the recorded bytes are half the array: what one of the two cores moves. A copy is a
+             * DMA of its own: it costs a DMA's start, not a fusion's */
             struct kernel x = {.kind = KERNEL_COPY, .flags = KERNEL_FUSED, .read_bytes = 2 * bytes};
             kernel_run(&d, &x, &t);
             got = (t.s + d.tile_s) * 1e6;
             size = bytes;
         } else {
-            rc = v4_vector(&d, csv_table_get(c, r, op), csv_table_get(c, r, shape), &got, &size, &why);
+            rc = v4_vector(&d, csv_table_get(c, r, op), csv_table_get(c, r, shape), &got, &size,
+                           &why);
         }
         if (!rc)
             rc = why ? validate_add_why(v, csv_table_get(c, r, id), why, e)
-                     : validate_add_point(v, csv_table_get(c, r, id), label, "v4", validate_class(v, size, classes), want, got, e);
+                     : validate_add_point(v, csv_table_get(c, r, id), label, "v4",
+                                          validate_class(v, size, classes), want, got, e);
     }
     return rc;
 }
 
 /* ---- v6e: Llama-3.1-8B, one module at a time ---- */
 
-/* Projections: the weights come from HBM, except where the loop around the module kept them in VMEM. */
-static bool v6e_projection(const struct device *d, const char *layer, double m, double n, double k, double *us) {
+/* Projections: the weights come from HBM, except where the loop around the module kept them in
+ * VMEM. */
+static bool v6e_projection(const struct device *d, const char *layer, double m, double n, double k,
+                           double *us) {
     static const struct {
         const char *layer;
         unsigned flags;
-    } list[] = {{"q_proj", 0}, {"o_proj", KERNEL_RESIDENT}, {"gate_proj", 0}, {"up_proj", 0}, {"down_proj", 0}, {"lm_head", 0}};
+    } list[] = {{"q_proj", 0},    {"o_proj", KERNEL_RESIDENT},
+                {"gate_proj", 0}, {"up_proj", 0},
+                {"down_proj", 0}, {"lm_head", 0}};
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         if (strcmp(list[i].layer, layer) != 0)
             continue;
-        struct kernel x = {.kind = KERNEL_MATMUL, .flags = list[i].flags, .m = (int64_t)m, .n = (int64_t)n, .k = (int64_t)k};
+        struct kernel x = {.kind = KERNEL_MATMUL,
+                           .flags = list[i].flags,
+                           .m = (int64_t)m,
+                           .n = (int64_t)n,
+                           .k = (int64_t)k};
         struct kernel_time t;
         kernel_run(d, &x, &t);
         *us = t.s * 1e6;
@@ -173,7 +199,8 @@ static void v6e_layer(const struct device *d, const char *layer, double tokens, 
     struct kernel x = {.kind = KERNEL_VECTOR};
     struct kernel_time t;
     if (strcmp(layer, "post_layernorm") == 0 || strcmp(layer, "final_layernorm") == 0) {
-        *why = "the time does not grow with the tokens: the profile's loop does not contain the work";
+        *why =
+            "the time does not grow with the tokens: the profile's loop does not contain the work";
         return;
     }
     if (m >= 1 && n >= 1 && k >= 1) {
@@ -199,7 +226,8 @@ static void v6e_layer(const struct device *d, const char *layer, double tokens, 
     *us = t.s * 1e6;
 }
 
-int validate_v6e_table(struct validator *v, const struct csv_table *c, const char *file, struct err *e) {
+int validate_v6e_table(struct validator *v, const struct csv_table *c, const char *file,
+                       struct err *e) {
     const struct chip *chip;
     struct model llama;
     int rc = validate_chip(v, "v6e", &chip, e);
@@ -211,9 +239,11 @@ int validate_v6e_table(struct validator *v, const struct csv_table *c, const cha
         rc = step_init(&s, chip, &llama, &so, e);
     if (rc)
         return rc;
-    static const char *const names[] = {"tokens", "prefill_chunk", "kv_len", "batch", "m", "n", "k", "p50_us", "mean_us"};
+    static const char *const names[] = {"tokens", "prefill_chunk", "kv_len", "batch", "m", "n",
+                                        "k",      "p50_us",        "mean_us"};
     enum { TOKENS, CHUNK, KV, BATCH, M, N, K, P50, MEAN, NUMBERS };
-    int at[NUMBERS], id = csv_table_column(c, "id"), kind = csv_table_column(c, "kind"), layer = csv_table_column(c, "layer");
+    int at[NUMBERS], id = csv_table_column(c, "id"), kind = csv_table_column(c, "kind"),
+                     layer = csv_table_column(c, "layer");
     for (int i = 0; i < NUMBERS; i++)
         at[i] = csv_table_column(c, names[i]);
     for (size_t r = 0; r < c->rows && !rc; r++) {
@@ -229,7 +259,8 @@ int validate_v6e_table(struct validator *v, const struct csv_table *c, const cha
         if (want <= 0)
             why = "the measurement is not a positive number";
         else if (strcmp(name, "layer") == 0 && x[TOKENS] >= 1)
-            v6e_layer(&s.device, csv_table_get(c, r, layer), x[TOKENS], x[M], x[N], x[K], &got, &why);
+            v6e_layer(&s.device, csv_table_get(c, r, layer), x[TOKENS], x[M], x[N], x[K], &got,
+                      &why);
         else if (strcmp(name, "attention_prefill") == 0 && x[CHUNK] >= 1 && x[KV] >= 0) {
             label = "attention";
             size = x[CHUNK];
@@ -247,7 +278,8 @@ int validate_v6e_table(struct validator *v, const struct csv_table *c, const cha
         } else
             why = "unknown kind, or its sizes are missing";
         rc = why ? validate_add_why(v, csv_table_get(c, r, id), why, e)
-                 : validate_add_point(v, csv_table_get(c, r, id), label, "v6e", validate_class(v, size, classes), want, got, e);
+                 : validate_add_point(v, csv_table_get(c, r, id), label, "v6e",
+                                      validate_class(v, size, classes), want, got, e);
     }
     return rc;
 }

@@ -8,7 +8,8 @@
 
 static const double chip_classes[] = {64, 256, 1024, 0};
 
-/* "data=4 x fsdp=32", "tensor=8 x fsdp; remat minimal": axes named with a size; fsdp takes the rest. */
+/* "data=4 x fsdp=32", "tensor=8 x fsdp; remat minimal": axes named with a size; fsdp takes the
+ * rest. */
 static void sharding_of(const char *text, int64_t slices, struct train_options *o) {
     static const struct {
         const char *key;
@@ -30,16 +31,19 @@ static void sharding_of(const char *text, int64_t slices, struct train_options *
 
 /* fsdp = what is left of the slice; data and fsdp are told apart only when data is named. */
 static void fill_fsdp(struct train_options *o, int64_t devices) {
-    int64_t used = (o->data ? o->data : 1) * (o->tensor ? o->tensor : 1) * (o->expert ? o->expert : 1) *
-                   (o->context ? o->context : 1);
+    int64_t used = (o->data ? o->data : 1) * (o->tensor ? o->tensor : 1) *
+                   (o->expert ? o->expert : 1) * (o->context ? o->context : 1);
     o->fsdp = devices % used == 0 ? devices / used : 0;
 }
 
-static const char *train_answer(struct validator *v, const struct validate_row *r, const struct chip *c,
-                                const struct model *m, struct validate_answer *a) {
+static const char *train_answer(struct validator *v, const struct validate_row *r,
+                                const struct chip *c, const struct model *m,
+                                struct validate_answer *a) {
     if (r->chips < 1)
         return "the number of chips is not stated";
-    double batch = r->global_batch > 0 ? r->global_batch : r->per_chip_batch > 0 ? r->per_chip_batch * r->chips : -1;
+    double batch = r->global_batch > 0     ? r->global_batch
+                   : r->per_chip_batch > 0 ? r->per_chip_batch * r->chips
+                                           : -1;
     if (batch < 1 || r->seq_len < 1)
         return "batch or sequence length is not stated";
     int64_t slices = strtoll(r->slices, NULL, 10);
@@ -49,7 +53,9 @@ static const char *train_answer(struct validator *v, const struct validate_row *
         .chips = (int64_t)r->chips / slices,
         .slices = slices,
         .topology = box ? r->topology : NULL,
-        .math = validate_has(r->quant, "fp8") ? NUM_FP8 : validate_has(r->quant, "int8") ? NUM_INT8 : NUM_BF16,
+        .math = validate_has(r->quant, "fp8")    ? NUM_FP8
+                : validate_has(r->quant, "int8") ? NUM_INT8
+                                                 : NUM_BF16,
         .remat = REMAT_FULL,
         .overlap = 0.9,
         .optimizer_bytes = 20,
@@ -72,7 +78,9 @@ static const char *train_answer(struct validator *v, const struct validate_row *
     a->size_class = validate_class(v, r->chips, chip_classes);
     double tokens = batch * r->seq_len;
     /* what MaxText and others counted: attention whole, unless the source says halved */
-    double flops = validate_has(r->notes, "halved") || strstr(r->id, "W") == r->id ? t.model_flops : t.model_flops_whole;
+    double flops = validate_has(r->notes, "halved") || strstr(r->id, "W") == r->id
+                       ? t.model_flops
+                       : t.model_flops_whole;
     double per_chip = flops / t.s / r->chips;
     if (strcmp(r->metric, "step_time") == 0) {
         a->kind = "step_time";
@@ -101,7 +109,8 @@ static const char *train_answer(struct validator *v, const struct validate_row *
     return NULL;
 }
 
-int validate_train_row(struct validator *v, const struct validate_row *r, struct validate_answer *a, struct err *e) {
+int validate_train_row(struct validator *v, const struct validate_row *r, struct validate_answer *a,
+                       struct err *e) {
     const struct chip *c;
     int rc = validate_chip(v, r->chip, &c, e);
     if (rc)

@@ -16,15 +16,16 @@ Test(backends_tpu_sim_chip, all_that_ship_load) {
         json_t *j = NULL;
         cr_assert(eq(int, chip_load(shipped[i], NULL, 0, &c, &j, &e), 0), "%s", e.text);
         cr_assert(eq(str, c.name, (char *)shipped[i]));
-        /* a clock that a chip can have, or the peak would need more than one product a cell and cycle */
+        /* a clock that a chip can have, or the peak would need more than one product a cell and
+         * cycle */
         double cells = (double)(c.mxus * c.mxu_dim * c.mxu_dim);
         cr_assert(lt(dbl, c.bf16_tflops * 1e12 / (2 * cells), 4.5e9));
         /* at most four figures are fitted, and each names its rows */
         int fitted = 0;
         const char *key;
         json_t *v;
-        json_object_foreach(json_object_get(j, "parameters"), key, v)
-            fitted += strcmp(json_string_value(json_object_get(v, "uncertainty")), "fitted") == 0;
+        json_object_foreach(json_object_get(j, "parameters"), key, v) fitted +=
+            strcmp(json_string_value(json_object_get(v, "uncertainty")), "fitted") == 0;
         cr_assert(le(int, fitted, 4), "%s", shipped[i]);
         json_decref(j);
     }
@@ -126,7 +127,8 @@ Test(backends_tpu_sim_chip, the_schema_lists_the_same_figures) {
     cr_assert(eq(sz, json_object_size(p), chip_option_count));
     cr_assert(eq(sz, json_array_size(json_object_get(parameters, "required")), chip_option_count));
     for (size_t i = 0; i < chip_option_count; i++) {
-        json_t *v = json_object_get(json_object_get(json_object_get(p, chip_options[i].name), "properties"), "value");
+        json_t *v = json_object_get(
+            json_object_get(json_object_get(p, chip_options[i].name), "properties"), "value");
         cr_assert(ne(ptr, v, NULL), "%s", chip_options[i].name);
         cr_assert(eq(dbl, json_number_value(json_object_get(v, "minimum")), chip_options[i].min));
         cr_assert(eq(dbl, json_number_value(json_object_get(v, "maximum")), chip_options[i].max));

@@ -93,15 +93,17 @@ Test(backends_tpu_sim_collective, default_boxes) {
         const char *chip;
         int64_t chips;
         const char *box;
-    } row[] = {{"v6e", 1, "1x1"},     {"v6e", 4, "2x2"},      {"v6e", 8, "2x4"},     {"v6e", 32, "4x8"},
-               {"v6e", 256, "16x16"}, {"7x", 4, "2x2x1"},     {"7x", 8, "2x2x2"},    {"7x", 16, "2x2x4"},
-               {"7x", 128, "4x4x8"},  {"v5p", 6144, "16x16x24"}, {"v4", 1, "1x1x1"}};
+    } row[] = {{"v6e", 1, "1x1"},         {"v6e", 4, "2x2"},     {"v6e", 8, "2x4"},
+               {"v6e", 32, "4x8"},        {"v6e", 256, "16x16"}, {"7x", 4, "2x2x1"},
+               {"7x", 8, "2x2x2"},        {"7x", 16, "2x2x4"},   {"7x", 128, "4x4x8"},
+               {"v5p", 6144, "16x16x24"}, {"v4", 1, "1x1x1"}};
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct chip c = chip_of(row[i].chip);
         struct topology t = topo(&c, row[i].chips, NULL);
         char text[64];
         topology_print(&t, text, sizeof text);
-        cr_assert(eq(str, text, (char *)row[i].box), "%s %lld", row[i].chip, (long long)row[i].chips);
+        cr_assert(eq(str, text, (char *)row[i].box), "%s %lld", row[i].chip,
+                  (long long)row[i].chips);
         cr_assert(eq(i64, topology_chips(&t), row[i].chips));
     }
 }

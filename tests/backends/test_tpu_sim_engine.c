@@ -78,7 +78,8 @@ static int rig_try(struct rig *r, const char *model, const char *options) {
         if (rc)
             return rc;
     }
-    struct backend_open_args args = {.workload = &r->w, .options = r->options, .sink = &r->log->sink, .shards = 1};
+    struct backend_open_args args = {
+        .workload = &r->w, .options = r->options, .sink = &r->log->sink, .shards = 1};
     return ops->open(&args, &r->b, &r->e);
 }
 
@@ -94,7 +95,8 @@ static void rig_close(struct rig *r) {
 }
 
 static struct request plain(uint64_t id, uint32_t isl, uint32_t osl) {
-    return (struct request){.id = id, .session = REQUEST_NO_SESSION, .last_turn = true, .isl = isl, .osl = osl};
+    return (struct request){
+        .id = id, .session = REQUEST_NO_SESSION, .last_turn = true, .isl = isl, .osl = osl};
 }
 
 static void submit(struct rig *r, struct request q) {
@@ -133,8 +135,10 @@ static void random_load(struct rig *r, uint64_t seed, int requests, int concurre
     struct completion c[7];
     while (done < requests) {
         for (; issued < requests && issued - done < concurrency; issued++)
-            submit(r, plain((uint64_t)issued, 1 + (uint32_t)rng_below(&g, 900), 1 + (uint32_t)rng_below(&g, 60)));
-        int64_t until = rng_below(&g, 3) ? INT64_MAX : ops->now(r->b) + (int64_t)rng_below(&g, 40000000);
+            submit(r, plain((uint64_t)issued, 1 + (uint32_t)rng_below(&g, 900),
+                            1 + (uint32_t)rng_below(&g, 60)));
+        int64_t until =
+            rng_below(&g, 3) ? INT64_MAX : ops->now(r->b) + (int64_t)rng_below(&g, 40000000);
         int n = wait_until(r, until, c, 7);
         if (until != INT64_MAX && n == 0)
             cr_assert(eq(i64, ops->now(r->b), until));
@@ -180,7 +184,7 @@ static void check_conservation(struct rig *r, uint64_t seed, int requests) {
 static const char *const settings[] = {
     "chips=1",
     "chips=1 buckets=none max_batched_tokens=100",
-    "chips=1 kv_blocks=40 block_size=64 max_seqs=16",           /* pressure: preemption */
+    "chips=1 kv_blocks=40 block_size=64 max_seqs=16", /* pressure: preemption */
     "chips=1 kv_blocks=16 block_size=64 max_seqs=64 async_scheduling=off",
     "chips=4 tensor=2 data=2 max_seqs=4 topology=2x2",
     "chip=7x chips=2 kv=fp8 weights=fp8 math=fp8 prefix_cache=on",
@@ -216,7 +220,8 @@ Test(backends_tpu_sim_engine, equal_seeds_give_equal_logs) {
     cr_assert(eq(sz, r[0].log->n, r[1].log->n));
     for (size_t i = 0; i < r[0].log->n; i++) {
         const struct event *a = &r[0].log->e[i], *b = &r[1].log->e[i];
-        cr_assert(a->t == b->t && a->kind == b->kind && a->request == b->request && a->a == b->a && a->b == b->b);
+        cr_assert(a->t == b->t && a->kind == b->kind && a->request == b->request && a->a == b->a &&
+                  a->b == b->b);
     }
     rig_close(&r[0]);
     rig_close(&r[1]);
@@ -256,17 +261,19 @@ Test(backends_tpu_sim_engine, decodes_go_before_new_prompts) {
     submit(&r, plain(0, 32, 20));
     struct completion c;
     while (find(r.log, EVENT_TOKENS, 0) == NULL) {
-        cr_assert(eq(int, wait_until(&r, ops->next_ns(r.b) == INT64_MAX ? 1 : ops->next_ns(r.b), &c, 1), 0));
+        cr_assert(eq(
+            int, wait_until(&r, ops->next_ns(r.b) == INT64_MAX ? 1 : ops->next_ns(r.b), &c, 1), 0));
         event_sink_flush(&r.log->sink);
     }
     submit(&r, plain(1, 640, 1));
     run_dry(&r);
-    /* the first token, one of the step in progress, then one in each of the 640/63 = 11 steps in which
-     * request 1 takes the rest of the budget */
+    /* the first token, one of the step in progress, then one in each of the 640/63 = 11 steps in
+     * which request 1 takes the rest of the budget */
     const struct event *done1 = find(r.log, EVENT_DONE, 1);
     size_t before = 0;
     for (size_t i = 0; i < r.log->n; i++)
-        before += r.log->e[i].kind == EVENT_TOKENS && r.log->e[i].request == 0 && r.log->e[i].t <= done1->t;
+        before += r.log->e[i].kind == EVENT_TOKENS && r.log->e[i].request == 0 &&
+                  r.log->e[i].t <= done1->t;
     cr_assert(eq(sz, before, 13));
     rig_close(&r);
 }
@@ -359,9 +366,9 @@ Test(backends_tpu_sim_engine, cancelled_requests_fail_and_free_their_blocks) {
         submit(&r, plain(i, 100, 100));
     struct completion c[8];
     cr_assert(eq(int, wait_until(&r, 20000000, c, 8), 0));
-    ops->cancel(r.b, 0);   /* in a step */
-    ops->cancel(r.b, 3);   /* waiting */
-    ops->cancel(r.b, 99);  /* nobody */
+    ops->cancel(r.b, 0);  /* in a step */
+    ops->cancel(r.b, 3);  /* waiting */
+    ops->cancel(r.b, 99); /* nobody */
     run_dry(&r);
     cr_assert(eq(i64, find(r.log, EVENT_FAIL, 0)->a, FAIL_CANCELLED));
     cr_assert(eq(i64, find(r.log, EVENT_FAIL, 3)->a, FAIL_CANCELLED));
@@ -373,8 +380,10 @@ Test(backends_tpu_sim_engine, cancelled_requests_fail_and_free_their_blocks) {
 
 /* ---- prefix cache ---- */
 
-static struct request turn(uint64_t id, uint64_t session, uint32_t isl, uint32_t osl, uint32_t shared, bool last) {
-    return (struct request){.id = id, .session = session, .isl = isl, .osl = osl, .shared = shared, .last_turn = last};
+static struct request turn(uint64_t id, uint64_t session, uint32_t isl, uint32_t osl,
+                           uint32_t shared, bool last) {
+    return (struct request){
+        .id = id, .session = session, .isl = isl, .osl = osl, .shared = shared, .last_turn = last};
 }
 
 Test(backends_tpu_sim_engine, shared_context_is_not_computed_again) {
@@ -392,7 +401,8 @@ Test(backends_tpu_sim_engine, shared_context_is_not_computed_again) {
     cr_assert(eq(i64, find(on.log, EVENT_USAGE, 1)->a, 960));
     cr_assert(eq(sz, count(on.log, EVENT_USAGE, 0), 0));
     cr_assert(eq(sz, count(off.log, EVENT_USAGE, UINT64_MAX), 0));
-    int64_t saved = detail(&off, "counters", "scheduled_tokens") - detail(&on, "counters", "scheduled_tokens");
+    int64_t saved =
+        detail(&off, "counters", "scheduled_tokens") - detail(&on, "counters", "scheduled_tokens");
     cr_assert(eq(i64, saved, 960));
     cr_assert(lt(i64, find(on.log, EVENT_DONE, 1)->t, find(off.log, EVENT_DONE, 1)->t));
     cr_assert(eq(i64, detail(&on, "counters", "idle_blocks"), 0)); /* the last turn keeps nothing */
@@ -439,7 +449,8 @@ Test(backends_tpu_sim_engine, sessions_under_pressure_conserve_blocks) {
             uint64_t s = rng_below(&g, SESSIONS);
             if (busy[s] || at[s] == TURNS)
                 continue;
-            uint32_t isl = context[s] + 1 + (uint32_t)rng_below(&g, 300), osl = 1 + (uint32_t)rng_below(&g, 20);
+            uint32_t isl = context[s] + 1 + (uint32_t)rng_below(&g, 300),
+                     osl = 1 + (uint32_t)rng_below(&g, 20);
             submit(&r, turn(id, s, isl, osl, context[s], at[s] == TURNS - 1));
             owner[id++] = s;
             context[s] = isl + osl;
@@ -474,8 +485,10 @@ Test(backends_tpu_sim_engine, what_does_not_fit_says_how_many_chips_would) {
 }
 
 Test(backends_tpu_sim_engine, splits_that_do_not_divide_are_refused) {
-    static const char *const bad[] = {"chips=3", "chips=64 topology=8x8", "chips=4 tensor=2", "chips=4 data=3",
-                                      "chips=8 topology=2x3", "chip.hbm_gbps=0", "chips=4 tensor=3"};
+    static const char *const bad[] = {
+        "chips=3",         "chips=64 topology=8x8", "chips=4 tensor=2",
+        "chips=4 data=3",  "chips=8 topology=2x3",  "chip.hbm_gbps=0",
+        "chips=4 tensor=3"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct rig r;
         int rc = rig_try(&r, "llama3.1-8b", bad[i]);
@@ -486,7 +499,8 @@ Test(backends_tpu_sim_engine, splits_that_do_not_divide_are_refused) {
 
 Test(backends_tpu_sim_engine, describes_itself) {
     struct rig r;
-    cr_assert(eq(int, rig_try(&r, "llama3.1-70b", "chip=v6e chips=8 chip.hbm_gbps=1700"), 0), "%s", r.e.text);
+    cr_assert(eq(int, rig_try(&r, "llama3.1-70b", "chip=v6e chips=8 chip.hbm_gbps=1700"), 0), "%s",
+              r.e.text);
     struct backend_info info;
     cr_assert(eq(int, ops->describe(r.b, &info, &r.e), 0));
     cr_assert(eq(str, info.model_id, "sim/v6e-8/llama3.1-70b"));
@@ -494,7 +508,8 @@ Test(backends_tpu_sim_engine, describes_itself) {
     cr_assert(eq(i64, info.chips, 8));
     cr_assert(eq(dbl, info.peak_flops_per_s, 918e12));
     cr_assert(eq(dbl, info.flops_per_token, 2.0 * (double)model_active_parameters(&r.w.model)));
-    json_t *hbm = json_object_get(json_object_get(json_object_get(info.details, "chip"), "parameters"), "hbm_gbps");
+    json_t *hbm = json_object_get(
+        json_object_get(json_object_get(info.details, "chip"), "parameters"), "hbm_gbps");
     cr_assert(eq(dbl, json_number_value(json_object_get(hbm, "value")), 1700.0));
     json_decref(info.details);
     submit(&r, plain(0, 1000, 20));

@@ -18,21 +18,22 @@ Test(backends_tpu_sim_kernel, scalesim_cycles_match_the_tool) {
         enum dataflow f;
         int64_t array, m, n, k, cycles;
     } row[] = {
-        {DATAFLOW_WS, 128, 128, 128, 128, 509},      {DATAFLOW_WS, 128, 256, 256, 256, 2551},
-        {DATAFLOW_WS, 128, 512, 512, 512, 14303},    {DATAFLOW_WS, 128, 1024, 1024, 1024, 89983},
-        {DATAFLOW_WS, 128, 1, 128, 128, 382},        {DATAFLOW_WS, 128, 8, 128, 128, 389},
-        {DATAFLOW_WS, 128, 129, 128, 128, 510},      {DATAFLOW_WS, 128, 128, 129, 128, 1019},
-        {DATAFLOW_WS, 128, 128, 128, 129, 1019},     {DATAFLOW_WS, 128, 100, 130, 70, 963},
-        {DATAFLOW_WS, 128, 17, 1000, 333, 9575},     {DATAFLOW_WS, 128, 1024, 1600, 1600, 237613},
-        {DATAFLOW_OS, 128, 128, 128, 128, 381},      {DATAFLOW_OS, 128, 512, 512, 512, 12255},
-        {DATAFLOW_OS, 128, 17, 1000, 333, 4695},     {DATAFLOW_WS, 256, 512, 512, 512, 5111},
+        {DATAFLOW_WS, 128, 128, 128, 128, 509},   {DATAFLOW_WS, 128, 256, 256, 256, 2551},
+        {DATAFLOW_WS, 128, 512, 512, 512, 14303}, {DATAFLOW_WS, 128, 1024, 1024, 1024, 89983},
+        {DATAFLOW_WS, 128, 1, 128, 128, 382},     {DATAFLOW_WS, 128, 8, 128, 128, 389},
+        {DATAFLOW_WS, 128, 129, 128, 128, 510},   {DATAFLOW_WS, 128, 128, 129, 128, 1019},
+        {DATAFLOW_WS, 128, 128, 128, 129, 1019},  {DATAFLOW_WS, 128, 100, 130, 70, 963},
+        {DATAFLOW_WS, 128, 17, 1000, 333, 9575},  {DATAFLOW_WS, 128, 1024, 1600, 1600, 237613},
+        {DATAFLOW_OS, 128, 128, 128, 128, 381},   {DATAFLOW_OS, 128, 512, 512, 512, 12255},
+        {DATAFLOW_OS, 128, 17, 1000, 333, 4695},  {DATAFLOW_WS, 256, 512, 512, 512, 5111},
         {DATAFLOW_WS, 256, 128, 128, 128, 893},
     };
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++)
-        cr_assert(eq(i64, scalesim_cycles(row[i].f, row[i].array, row[i].array, row[i].m, row[i].n,
-                                          row[i].k),
-                     row[i].cycles),
-                  "row %zu", i);
+        cr_assert(
+            eq(i64,
+               scalesim_cycles(row[i].f, row[i].array, row[i].array, row[i].m, row[i].n, row[i].k),
+               row[i].cycles),
+            "row %zu", i);
 }
 
 Test(backends_tpu_sim_kernel, mxu_cycles_hide_the_weight_load) {
@@ -72,7 +73,8 @@ Test(backends_tpu_sim_kernel, tiles_read_operands_as_often_as_they_pass) {
     struct device d;
     device_init(&d, &c);
     /* 4096^3 in 128^3 tiles: A and B 32 times each, 2.18 GB; 32768 grid steps */
-    struct kernel k = {.kind = KERNEL_TILED, .m = 4096, .n = 4096, .k = 4096, .tm = 128, .tn = 128, .tk = 128};
+    struct kernel k = {
+        .kind = KERNEL_TILED, .m = 4096, .n = 4096, .k = 4096, .tm = 128, .tn = 128, .tk = 128};
     struct kernel_time t;
     kernel_run(&d, &k, &t);
     cr_assert(epsilon_eq(dbl, t.hbm_bytes, 2.18e9, 0.01e9));
@@ -87,17 +89,25 @@ Test(backends_tpu_sim_kernel, tiles_read_operands_as_often_as_they_pass) {
 Test(backends_tpu_sim_kernel, critical_batch_of_int8_weights) {
     /* int8 [B,4096] x [4096,16384] on v5e: compute bound above B = 271 at nominal rates (scaling
      * book); here with int8 products: 2*B*4096*16384/394e12 = 4096*(16384+B)+... / 8.1e11 */
-    struct chip_override nominal[] = {{"mxu_eff", "1"}, {"hbm_eff", "1"}, {"hbm_gbps", "810"}, {"int8_tops", "394"}};
+    struct chip_override nominal[] = {
+        {"mxu_eff", "1"}, {"hbm_eff", "1"}, {"hbm_gbps", "810"}, {"int8_tops", "394"}};
     struct chip c;
     struct err e = {0};
     cr_assert(eq(int, chip_load("v5e", nominal, 4, &c, NULL, &e), 0), "%s", e.text);
     struct device d;
     device_init(&d, &c);
     struct kernel_time t;
-    /* the tile model streams whole 8-row tiles and adds the skew, so the crossing is near, not at */
+    /* the tile model streams whole 8-row tiles and adds the skew, so the crossing is near, not at
+     */
     for (int64_t b = 8; b <= 512; b += 8) {
-        struct kernel k = {.kind = KERNEL_MATMUL, .math = NUM_INT8, .a_bytes = 1, .b_bytes = 1, .out_bytes = 1,
-                           .m = b, .n = 16384, .k = 4096};
+        struct kernel k = {.kind = KERNEL_MATMUL,
+                           .math = NUM_INT8,
+                           .a_bytes = 1,
+                           .b_bytes = 1,
+                           .out_bytes = 1,
+                           .m = b,
+                           .n = 16384,
+                           .k = 4096};
         kernel_run(&d, &k, &t);
         if (t.mxu_s > t.hbm_s) {
             cr_assert(ge(i64, b, 248));

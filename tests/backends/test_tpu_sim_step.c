@@ -1,5 +1,5 @@
-/* Step floors and KV sizes against worked examples of jax-ml/scaling-book (applied-inference.md), on a
- * chip whose shares are all 1 and whose fixed costs are 0. */
+/* Step floors and KV sizes against worked examples of jax-ml/scaling-book (applied-inference.md),
+ * on a chip whose shares are all 1 and whose fixed costs are 0. */
 #include "backends/tpu_sim/step.h"
 
 #include <criterion/criterion.h>
@@ -7,9 +7,10 @@
 #include <string.h>
 
 static struct chip ideal(const char *name, const char *hbm_gbps) {
-    struct chip_override o[] = {{"mxu_eff", "1"},   {"hbm_eff", "1"},       {"attn_hbm_eff", "1"}, {"attn_mxu_eff", "1"},
-                                {"kernel_us", "0"}, {"collective_us", "0"}, {"ici_hop_us", "0"},   {"attn_seq_us", "0"},
-                                {"fill_mb", "0"},   {"hbm_gbps", hbm_gbps}};
+    struct chip_override o[] = {{"mxu_eff", "1"},      {"hbm_eff", "1"},     {"attn_hbm_eff", "1"},
+                                {"attn_mxu_eff", "1"}, {"kernel_us", "0"},   {"collective_us", "0"},
+                                {"ici_hop_us", "0"},   {"attn_seq_us", "0"}, {"fill_mb", "0"},
+                                {"hbm_gbps", hbm_gbps}};
     struct chip c;
     struct err e = {0};
     cr_assert(eq(int, chip_load(name, o, sizeof o / sizeof o[0], &c, NULL, &e), 0), "%s", e.text);
@@ -44,7 +45,9 @@ Test(backends_tpu_sim_step, decode_floor_of_llama_70b_on_v5e_4x2) {
     /* int8 weights and cache, 32 sequences of 8192: (41.9e9 + 70e9) / (8 * 8.1e11) = 17.3 ms */
     struct chip c = ideal("v5e", "810");
     struct model m = shape("llama3.1-70b");
-    struct step_model s = step(&c, &m, (struct step_options){.chips = 8, .topology = "2x4", .kv = NUM_INT8, .weights = NUM_INT8});
+    struct step_model s = step(
+        &c, &m,
+        (struct step_options){.chips = 8, .topology = "2x4", .kv = NUM_INT8, .weights = NUM_INT8});
     struct cost sum = {0};
     step_compute(&s, 32, &sum);
     step_head(&s, 32, &sum);
@@ -81,13 +84,17 @@ Test(backends_tpu_sim_step, causal_prefill_does_half_the_square) {
 Test(backends_tpu_sim_step, latent_cache_is_one_vector) {
     struct chip c = ideal("7x", "7380");
     struct model m = shape("deepseek-v3");
-    struct step_model s = step(&c, &m, (struct step_options){.chips = 16, .expert = 32, .weights = NUM_FP8, .kv = NUM_BF16});
-    cr_assert(eq(dbl, s.kv_token_bytes, 61.0 * 640 * 2)); /* 512 + 64, padded to lanes, on every device */
+    struct step_model s =
+        step(&c, &m,
+             (struct step_options){.chips = 16, .expert = 32, .weights = NUM_FP8, .kv = NUM_BF16});
+    cr_assert(
+        eq(dbl, s.kv_token_bytes, 61.0 * 640 * 2)); /* 512 + 64, padded to lanes, on every device */
     cr_assert(gt(dbl, step_kv_room_bytes(&s, 0.9), 0.0));
 }
 
 Test(backends_tpu_sim_step, costs_grow_with_tokens_and_contexts) {
-    static const char *const models[] = {"llama3.1-8b", "mixtral-8x7b", "gpt-oss-120b", "gemma3-27b", "qwen3-32b"};
+    static const char *const models[] = {"llama3.1-8b", "mixtral-8x7b", "gpt-oss-120b",
+                                         "gemma3-27b", "qwen3-32b"};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct chip c;
         struct err e = {0};

@@ -36,8 +36,12 @@ static struct train_step run(const char *chip, const char *model, struct train_o
     return t;
 }
 
-static const struct train_options llama8b = {.chips = 16, .remat = REMAT_FULL, .overlap = 0.9, .optimizer_bytes = 20,
-                                             .global_batch = 48, .seq_len = 8192};
+static const struct train_options llama8b = {.chips = 16,
+                                             .remat = REMAT_FULL,
+                                             .overlap = 0.9,
+                                             .optimizer_bytes = 20,
+                                             .global_batch = 48,
+                                             .seq_len = 8192};
 
 Test(backends_tpu_sim_train, model_flops_are_six_per_parameter_and_token) {
     struct train_step t = run("v6e", "llama3.1-8b", llama8b);
@@ -45,8 +49,8 @@ Test(backends_tpu_sim_train, model_flops_are_six_per_parameter_and_token) {
     /* 8.03e9 less the embedding table of 128256 x 4096, plus causal attention 6*L*H*D*s a token */
     double want = 6 * (8030261248.0 - 128256.0 * 4096) * tokens + 6 * 32 * 4096.0 * 8192 * tokens;
     cr_assert(epsilon_eq(dbl, t.model_flops, want, 1e-4 * want));
-    /* AI-Hypercomputer/tpu-recipes, trillium Llama3.1-8B on v6e-16: 3.393 s and 419.485 TFLOP/s a chip,
-     * causal attention counted whole: 22,773 TFLOP in all */
+    /* AI-Hypercomputer/tpu-recipes, trillium Llama3.1-8B on v6e-16: 3.393 s and 419.485 TFLOP/s a
+     * chip, causal attention counted whole: 22,773 TFLOP in all */
     cr_assert(epsilon_eq(dbl, t.model_flops_whole, 419.485e12 * 3.393 * 16, 0.01 * want));
 }
 
@@ -77,8 +81,13 @@ Test(backends_tpu_sim_train, weak_scaling_keeps_the_step) {
 }
 
 Test(backends_tpu_sim_train, devices_of_7x_are_half_chips) {
-    struct train_options o = {.chips = 256, .remat = REMAT_FULL, .overlap = 0.9, .optimizer_bytes = 20,
-                              .global_batch = 1024, .seq_len = 8192, .fsdp = 512};
+    struct train_options o = {.chips = 256,
+                              .remat = REMAT_FULL,
+                              .overlap = 0.9,
+                              .optimizer_bytes = 20,
+                              .global_batch = 1024,
+                              .seq_len = 8192,
+                              .fsdp = 512};
     struct train_step t = run("7x", "llama3.1-70b", o);
     o.fsdp = 0;
     cr_assert(eq(dbl, run("7x", "llama3.1-70b", o).s, t.s));
@@ -94,8 +103,10 @@ Test(backends_tpu_sim_train, meshes) {
     static const struct {
         const char *text;
         int rc;
-    } row[] = {{"data:4,tensor:2", 0},     {"fsdp:64", 0},           {"data:4,data:2", ASSAY_EUSAGE}, {"pipeline:2", ASSAY_EUSAGE},
-               {"data", ASSAY_EUSAGE},     {"data:0", ASSAY_EUSAGE}, {"data:-1", ASSAY_EUSAGE},       {"data:4;tensor:2", ASSAY_EUSAGE},
+    } row[] = {{"data:4,tensor:2", 0},          {"fsdp:64", 0},
+               {"data:4,data:2", ASSAY_EUSAGE}, {"pipeline:2", ASSAY_EUSAGE},
+               {"data", ASSAY_EUSAGE},          {"data:0", ASSAY_EUSAGE},
+               {"data:-1", ASSAY_EUSAGE},       {"data:4;tensor:2", ASSAY_EUSAGE},
                {"tensor:4x", ASSAY_EUSAGE}};
     for (size_t i = 0; i < sizeof row / sizeof row[0]; i++) {
         struct train_options o = {0};
@@ -112,7 +123,12 @@ Test(backends_tpu_sim_train, meshes) {
 Test(backends_tpu_sim_train, state_that_does_not_fit_is_refused) {
     struct chip c = chip_of("v5e");
     struct model m = shape("llama3.1-70b");
-    struct train_options o = {.chips = 16, .data = 16, .overlap = 0.9, .optimizer_bytes = 20, .global_batch = 16, .seq_len = 2048};
+    struct train_options o = {.chips = 16,
+                              .data = 16,
+                              .overlap = 0.9,
+                              .optimizer_bytes = 20,
+                              .global_batch = 16,
+                              .seq_len = 2048};
     struct train_step t;
     struct err e = {0};
     cr_assert(eq(int, train_run(&c, &m, &o, &t, &e), ASSAY_EINPUT));
@@ -132,14 +148,21 @@ Test(backends_tpu_sim_train, steps_are_recorded) {
     struct err e = {0};
     void *options = arena_alloc(&a, 1, ops->options_size);
     options_defaults(ops->options, options, &a);
-    static const char *const set[] = {"chip=v5p", "chips=64", "mesh=data:2,fsdp:8,tensor:4", "remat=minimal"};
+    static const char *const set[] = {"chip=v5p", "chips=64", "mesh=data:2,fsdp:8,tensor:4",
+                                      "remat=minimal"};
     for (size_t i = 0; i < 4; i++)
-        cr_assert(eq(int, options_set_pair(ops->options, options, set[i], "-o", &a, &e), 0), "%s", e.text);
-    struct workload w = {.kind = WORKLOAD_TRAINING, .has_model = true, .model = shape("llama3.1-8b"),
-                         .global_batch = 128, .seq_len = 4096, .steps = 3};
+        cr_assert(eq(int, options_set_pair(ops->options, options, set[i], "-o", &a, &e), 0), "%s",
+                  e.text);
+    struct workload w = {.kind = WORKLOAD_TRAINING,
+                         .has_model = true,
+                         .model = shape("llama3.1-8b"),
+                         .global_batch = 128,
+                         .seq_len = 4096,
+                         .steps = 3};
     static struct event_block block;
     struct event_sink sink = {.block = &block, .flush = drop};
-    struct backend_open_args args = {.workload = &w, .options = options, .sink = &sink, .shards = 1};
+    struct backend_open_args args = {
+        .workload = &w, .options = options, .sink = &sink, .shards = 1};
     struct backend *b;
     cr_assert(eq(int, ops->open(&args, &b, &e), 0), "%s", e.text);
     cr_assert(eq(int, ops->train(b, 0, 2, &e), 0));
@@ -151,7 +174,8 @@ Test(backends_tpu_sim_train, steps_are_recorded) {
         cr_assert(eq(u64, block.request[i + 1], i / 2));
         cr_assert(eq(i64, block.a[i + 1], 128 * 4096));
         cr_assert(eq(i64, block.b[i + 1], 128));
-        cr_assert(eq(i64, block.time_ns[i + 1] - block.time_ns[i], block.time_ns[1] - block.time_ns[0]));
+        cr_assert(
+            eq(i64, block.time_ns[i + 1] - block.time_ns[i], block.time_ns[1] - block.time_ns[0]));
     }
     cr_assert(eq(i64, ops->now(b), block.time_ns[5]));
     struct backend_share s[8];

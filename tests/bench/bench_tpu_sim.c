@@ -48,8 +48,8 @@ int main(int argc, char **argv) {
     uint64_t events = 0;
     struct event_block block = {0};
     struct event_sink sink = {.block = &block, .flush = drop, .ctx = &events};
-    struct backend_open_args args = {.workload = &w, .options = options, .sink = &sink, .shards = 1,
-                                     .max_in_flight = arg[1]};
+    struct backend_open_args args = {
+        .workload = &w, .options = options, .sink = &sink, .shards = 1, .max_in_flight = arg[1]};
     int64_t t0 = clock_now_ns();
     struct backend *b;
     if (ops->open(&args, &b, &e))
@@ -60,8 +60,11 @@ int main(int argc, char **argv) {
     struct completion c[256];
     while (done < arg[0]) {
         for (; issued < arg[0] && issued - done < arg[1]; issued++) {
-            struct request r = {.id = (uint64_t)issued, .session = REQUEST_NO_SESSION,
-                                .isl = (uint32_t)arg[2], .osl = (uint32_t)arg[3], .last_turn = true};
+            struct request r = {.id = (uint64_t)issued,
+                                .session = REQUEST_NO_SESSION,
+                                .isl = (uint32_t)arg[2],
+                                .osl = (uint32_t)arg[3],
+                                .last_turn = true};
             if (ops->submit(b, &r, &c[0], &e) != SUBMIT_QUEUED) {
                 if (!e.code)
                     err_set(&e, ASSAY_EINPUT, "request %" PRId64 " was not queued", issued);
@@ -77,12 +80,14 @@ int main(int argc, char **argv) {
     }
     int64_t t2 = clock_now_ns();
     double virtual_s = (double)ops->now(b) * 1e-9, machine_s = (double)(t2 - t1) * 1e-9;
-    printf("bench_tpu_sim %s: %" PRId64 " requests, concurrency %" PRId64 ", %" PRId64 " in, %" PRId64 " out, %s\n",
+    printf("bench_tpu_sim %s: %" PRId64 " requests, concurrency %" PRId64 ", %" PRId64
+           " in, %" PRId64 " out, %s\n",
            assay_version, arg[0], arg[1], arg[2], arg[3], model);
     printf("  virtual: %.3f s, %.1f output tokens/s, %.3f ms a token and request\n", virtual_s,
            (double)tokens / virtual_s, virtual_s * (double)arg[1] / (double)tokens * 1e3);
     printf("  machine: open %.3f ms, run %.3f ms, %.2f M tokens/s, %" PRIu64 " events\n",
-           (double)(t1 - t0) * 1e-6, machine_s * 1e3, (double)tokens / machine_s * 1e-6, events + block.n);
+           (double)(t1 - t0) * 1e-6, machine_s * 1e3, (double)tokens / machine_s * 1e-6,
+           events + block.n);
     struct backend_share shares[16];
     int n = ops->shares(b, shares, 16);
     printf("  bound by:");

@@ -1,4 +1,5 @@
-/* Any bytes as a chip file: a message or a chip, and what loads loads again from its own document. */
+/* Any bytes as a chip file: a message or a chip, and what loads loads again from its own document.
+ */
 #include "backends/tpu_sim/chip.h"
 #include "harness/core/json.h"
 

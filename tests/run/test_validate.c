@@ -45,9 +45,10 @@ Test(run_csv, bad_rows_name_their_line) {
 
 /* ---- validate ---- */
 
-static const char header[] =
-    "id,group,source,source_ref,evidence,chip,generation,chips,topology,slices,model,workload,phase,global_batch,"
-    "per_chip_batch,seq_len,isl,osl,concurrency,m,n,k,bytes,dtype,quant,sharding,metric,value,unit,notes\n";
+static const char header[] = "id,group,source,source_ref,evidence,chip,generation,chips,topology,"
+                             "slices,model,workload,phase,global_batch,"
+                             "per_chip_batch,seq_len,isl,osl,concurrency,m,n,k,bytes,dtype,quant,"
+                             "sharding,metric,value,unit,notes\n";
 
 static json_t *validate(const char *rows, const struct validate_options *o, struct err *e) {
     char path[] = "/tmp/assay-validate-XXXXXX";
@@ -68,12 +69,17 @@ Test(run_validate, every_row_is_modelled_or_named) {
     struct validate_options o = {.points = true};
     json_t *j = validate(
         "A1,g,s,r,log,v6e,6,1,,,gemm,matmul,matmul,,,,,,,8192,8192,8192,,bf16,,,time,1.33,ms,\n"
-        "A2,g,s,r,log,v6e,6,1,,,gemm,matmul,matmul,,,,,,,8192,8192,,,bf16,,,time,1.33,ms,k is missing\n"
+        "A2,g,s,r,log,v6e,6,1,,,gemm,matmul,matmul,,,,,,,8192,8192,,,bf16,,,time,1.33,ms,k is "
+        "missing\n"
         "A3,g,s,r,log,B200,gpu,1,,,gemm,matmul,matmul,,,,,,,8192,8192,8192,,bf16,,,time,1.33,ms,\n"
-        "A4,g,s,r,log,TPU7x,7,0.5,one core,,hbm copy,hbm,copy,,,,,,,,,,33554432,bf16,,,bandwidth,3009.8,GB/s,chip inferred\n"
-        "A5,g,s,r,log,v6e,6,8,2x4,,no-such-model,serve,serve_mixed,,,,1024,1024,64,,,,,bf16,,tensor=8,mean_tpot,25,ms,\n"
-        "A6,g,s,r,log,v6e,6,8,2x4,,Llama-3.3-70B-Instruct,serve,serve_mixed,,,,128,16,4,,,,,bf16,,tensor=8,mean_tpot,25,ms,8 prompts\n"
-        "A7,g,s,r,log,v6e,6,16,4x4,1,Llama3.1-8B,train,train_step,48,3,8192,,,,,,,,bf16,,fsdp=16,step_time,3.393,s,\n",
+        "A4,g,s,r,log,TPU7x,7,0.5,one core,,hbm "
+        "copy,hbm,copy,,,,,,,,,,33554432,bf16,,,bandwidth,3009.8,GB/s,chip inferred\n"
+        "A5,g,s,r,log,v6e,6,8,2x4,,no-such-model,serve,serve_mixed,,,,1024,1024,64,,,,,bf16,,"
+        "tensor=8,mean_tpot,25,ms,\n"
+        "A6,g,s,r,log,v6e,6,8,2x4,,Llama-3.3-70B-Instruct,serve,serve_mixed,,,,128,16,4,,,,,bf16,,"
+        "tensor=8,mean_tpot,25,ms,8 prompts\n"
+        "A7,g,s,r,log,v6e,6,16,4x4,1,Llama3.1-8B,train,train_step,48,3,8192,,,,,,,,bf16,,fsdp=16,"
+        "step_time,3.393,s,\n",
         &o, &e);
     cr_assert(ne(ptr, j, NULL), "%s", e.text);
     cr_assert(eq(i64, json_integer_value(json_object_get(j, "rows")), 7));
@@ -83,13 +89,15 @@ Test(run_validate, every_row_is_modelled_or_named) {
     size_t i;
     json_t *x;
     json_array_foreach(u, i, x) {
-        cr_assert(ne(ptr, (void *)(uintptr_t)strchr("235", json_string_value(json_object_get(x, "id"))[1]), NULL));
+        cr_assert(ne(
+            ptr, (void *)(uintptr_t)strchr("235", json_string_value(json_object_get(x, "id"))[1]),
+            NULL));
         cr_assert(gt(sz, json_string_length(json_object_get(x, "why")), 5));
     }
     cr_assert(eq(sz, json_array_size(json_object_get(j, "points")), 4));
     bool inferred = false;
-    json_array_foreach(json_object_get(j, "by"), i, x)
-        inferred = inferred || strcmp(json_string_value(json_object_get(x, "kind")), "hbm_inferred") == 0;
+    json_array_foreach(json_object_get(j, "by"), i, x) inferred =
+        inferred || strcmp(json_string_value(json_object_get(x, "kind")), "hbm_inferred") == 0;
     cr_assert(inferred);
     json_decref(j);
 }
@@ -97,10 +105,13 @@ Test(run_validate, every_row_is_modelled_or_named) {
 Test(run_validate, statistics_are_of_relative_errors) {
     struct err e = {0};
     struct validate_options o = {.points = true};
-    json_t *j = validate("A1,g,s,r,log,v6e,6,1,,,gemm,matmul,matmul,,,,,,,8192,8192,8192,,bf16,,,time,1.0,ms,\n"
-                         "A2,g,s,r,log,v6e,6,1,,,gemm,matmul,matmul,,,,,,,8192,8192,8192,,bf16,,,time,2.0,ms,\n", &o, &e);
+    json_t *j = validate(
+        "A1,g,s,r,log,v6e,6,1,,,gemm,matmul,matmul,,,,,,,8192,8192,8192,,bf16,,,time,1.0,ms,\n"
+        "A2,g,s,r,log,v6e,6,1,,,gemm,matmul,matmul,,,,,,,8192,8192,8192,,bf16,,,time,2.0,ms,\n",
+        &o, &e);
     cr_assert(ne(ptr, j, NULL), "%s", e.text);
-    double got = json_number_value(json_object_get(json_array_get(json_object_get(j, "points"), 0), "predicted"));
+    double got = json_number_value(
+        json_object_get(json_array_get(json_object_get(j, "points"), 0), "predicted"));
     json_t *all = json_array_get(json_object_get(j, "by"), 0);
     double a = got - 1, b = got / 2 - 1;
     cr_assert(epsilon_eq(dbl, json_number_value(json_object_get(all, "bias")), (a + b) / 2, 1e-12));
@@ -112,15 +123,20 @@ Test(run_validate, statistics_are_of_relative_errors) {
 
 Test(run_validate, overrides_change_the_answer) {
     struct err e = {0};
-    static const char row[] = "A1,g,s,r,log,v6e,6,1,,,hbm copy,hbm,copy,,,,,,,,,,1073741824,bf16,,,bandwidth,1400,GB/s,\n";
-    const char *half[] = {"v6e.hbm_gbps=819"}, *other[] = {"v5e.hbm_gbps=1"}, *bad[] = {"hbm_gbps=1"};
+    static const char row[] = "A1,g,s,r,log,v6e,6,1,,,hbm "
+                              "copy,hbm,copy,,,,,,,,,,1073741824,bf16,,,bandwidth,1400,GB/s,\n";
+    const char *half[] = {"v6e.hbm_gbps=819"}, *other[] = {"v5e.hbm_gbps=1"},
+               *bad[] = {"hbm_gbps=1"};
     struct validate_options o = {.overrides = half, .noverrides = 1, .points = true};
     json_t *a = validate(row, NULL, &e), *b = validate(row, &o, &e);
     o.overrides = other;
     json_t *c = validate(row, &o, &e);
-    double ea = json_number_value(json_object_get(json_array_get(json_object_get(a, "by"), 0), "bias"));
-    double eb = json_number_value(json_object_get(json_array_get(json_object_get(b, "by"), 0), "bias"));
-    double ec = json_number_value(json_object_get(json_array_get(json_object_get(c, "by"), 0), "bias"));
+    double ea =
+        json_number_value(json_object_get(json_array_get(json_object_get(a, "by"), 0), "bias"));
+    double eb =
+        json_number_value(json_object_get(json_array_get(json_object_get(b, "by"), 0), "bias"));
+    double ec =
+        json_number_value(json_object_get(json_array_get(json_object_get(c, "by"), 0), "bias"));
     cr_assert(epsilon_eq(dbl, 1 + eb, (1 + ea) / 2, 1e-3));
     cr_assert(eq(dbl, ea, ec));
     o.overrides = bad;
@@ -133,7 +149,11 @@ Test(run_validate, overrides_change_the_answer) {
 
 Test(run_validate, malformed_tables_are_refused) {
     struct err e = {0};
-    cr_assert(eq(ptr, validate("A1,g,s,r,log,v6e,6,one,,,gemm,matmul,matmul,,,,,,,1,1,1,,bf16,,,time,1,ms,\n", NULL, &e), NULL));
+    cr_assert(
+        eq(ptr,
+           validate("A1,g,s,r,log,v6e,6,one,,,gemm,matmul,matmul,,,,,,,1,1,1,,bf16,,,time,1,ms,\n",
+                    NULL, &e),
+           NULL));
     cr_assert(eq(int, e.code, ASSAY_EINPUT));
     cr_assert(ne(ptr, strstr(e.text, ":2: column 'chips'"), NULL), "%s", e.text);
     const char *none = "/no/such/file.csv";
@@ -158,11 +178,12 @@ static json_t *table(const char *const *files, int n) {
 static double figure(json_t *j, const char *kind, const char *generation, const char *name) {
     size_t i;
     json_t *x;
-    json_array_foreach(json_object_get(j, "by"), i, x)
-        if (strcmp(json_string_value(json_object_get(x, "kind")), kind) == 0 &&
-            strcmp(json_string_value(json_object_get(x, "generation")), generation) == 0 &&
-            strcmp(json_string_value(json_object_get(x, "size_class")), "all") == 0)
-            return json_number_value(json_object_get(x, name));
+    json_array_foreach(
+        json_object_get(j, "by"), i,
+        x) if (strcmp(json_string_value(json_object_get(x, "kind")), kind) == 0 &&
+               strcmp(json_string_value(json_object_get(x, "generation")), generation) == 0 &&
+               strcmp(json_string_value(json_object_get(x, "size_class")), "all") ==
+                   0) return json_number_value(json_object_get(x, name));
     cr_fail("no rows of this kind");
     return 0;
 }
