@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NONE = UINT32_MAX, BUCKETS_MAX = 40, TOKEN_BUCKET_MIN = 16, ROW_BUCKET_MIN = 8 };
+#define NONE UINT32_MAX /* no sequence */
+enum { BUCKETS_MAX = 40, TOKEN_BUCKET_MIN = 16, ROW_BUCKET_MIN = 8 };
 
 enum seq_flags {
     SEQ_CANCELLED = 1 << 0,
@@ -371,7 +372,7 @@ static void fail(struct engine *g, uint32_t i, int64_t now, enum fail_class why)
     completion_put(g->done, &(struct completion){.request = s->request,
                                                  .time_ns = now,
                                                  .output_tokens = (uint32_t)(s->known - s->isl),
-                                                 .fail_class = why});
+                                                 .fail_class = (int32_t)why});
     free_seq(g, i);
 }
 

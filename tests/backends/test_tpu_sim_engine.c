@@ -480,6 +480,7 @@ Test(backends_tpu_sim_engine, what_does_not_fit_says_how_many_chips_would) {
     cr_assert(eq(int, rig_try(&r, "llama3.1-70b", "chip=v6e chips=2"), ASSAY_EINPUT));
     cr_assert(ne(ptr, strstr(r.e.text, "GiB short"), NULL), "%s", r.e.text);
     cr_assert(ne(ptr, strstr(r.e.text, "8 chips would fit"), NULL), "%s", r.e.text);
+    rig_close(&r);
     cr_assert(eq(int, rig_try(&r, "llama3.1-70b", "chip=v6e chips=8"), 0), "%s", r.e.text);
     rig_close(&r);
 }
@@ -494,6 +495,7 @@ Test(backends_tpu_sim_engine, splits_that_do_not_divide_are_refused) {
         int rc = rig_try(&r, "llama3.1-8b", bad[i]);
         cr_assert(rc == ASSAY_EINPUT || rc == ASSAY_EUSAGE, "%s gave %d", bad[i], rc);
         cr_assert(ne(str, r.e.text, (char *)""));
+        rig_close(&r);
     }
 }
 
