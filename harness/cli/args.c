@@ -1,5 +1,5 @@
-/* argv to options. One loop over the words; everything it knows about an option is in the option's row
- * and in two small tables here: the letters of the common few, and where an override writes. */
+/* argv to options. One loop over the words; everything it knows about an option is in the option's
+ * row and in two small tables here: the letters of the common few, and where an override writes. */
 #include "harness/cli/args.h"
 
 #include <assert.h>
@@ -18,9 +18,8 @@ static const struct {
 static const struct {
     const char *name, *path;
 } override_paths[] = {
-    {"duration", "duration"}, {"isl", "isl"},           {"osl", "osl"},
-    {"pattern", "pattern"},   {"requests", "requests"},
-    {"seed", "seed"},         {"warmup", "warmup"},
+    {"duration", "duration"}, {"isl", "isl"},   {"osl", "osl"},       {"pattern", "pattern"},
+    {"requests", "requests"}, {"seed", "seed"}, {"warmup", "warmup"},
 };
 
 char args_letter(const char *name) {
@@ -246,8 +245,9 @@ static int check_count(const struct verb *v, const struct common *c, struct err 
                        c->args.n ? c->args.v[c->args.n - 1] : "", c->args.n ? "' only" : "",
                        v->name);
     if (v->args_max >= 0 && c->args.n > v->args_max)
-        return err_set(e, ASSAY_EUSAGE, "%s: unexpected argument '%s': it takes %s; see 'assay %s --help'",
-                       v->name, c->args.v[v->args_max], *v->usage ? v->usage : "none", v->name);
+        return err_set(e, ASSAY_EUSAGE,
+                       "%s: unexpected argument '%s': it takes %s; see 'assay %s --help'", v->name,
+                       c->args.v[v->args_max], *v->usage ? v->usage : "none", v->name);
     return 0;
 }
 
@@ -260,8 +260,9 @@ static int check_required(const struct verb *v, const void *options, struct err 
         assert(o->type == OPT_STR && !(o->flags & (CLI_LIST | CLI_OVERRIDE)));
         if (!*(const char *const *)(const void *)((const char *)options + o->offset)) {
             char words[64];
-            return err_set(e, ASSAY_EUSAGE, "%s: option '--%s %s' is required; see 'assay %s --help'",
-                           v->name, o->name, args_value_word(o, words, sizeof words), v->name);
+            return err_set(e, ASSAY_EUSAGE,
+                           "%s: option '--%s %s' is required; see 'assay %s --help'", v->name,
+                           o->name, args_value_word(o, words, sizeof words), v->name);
         }
     }
     return 0;

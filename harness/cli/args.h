@@ -4,9 +4,9 @@
 
 #include "harness/cli/verb.h"
 
-/* argv: what follows the verb. options: v->options_size zeroed bytes; begins with struct common whose
- * arena keeps what is parsed. `--name value`, `--name=value`, `-j 4`, `-j4`; `--` ends the options.
- * With --help nothing else is required. Bad use: ASSAY_EUSAGE. */
+/* argv: what follows the verb. options: v->options_size zeroed bytes; begins with struct common
+ * whose arena keeps what is parsed. `--name value`, `--name=value`, `-j 4`, `-j4`; `--` ends the
+ * options. With --help nothing else is required. Bad use: ASSAY_EUSAGE. */
 int args_parse(const struct verb *v, int argc, const char *const *argv, void *options,
                struct err *e) MUST_USE;
 
@@ -20,7 +20,8 @@ const struct option *args_row_at(const struct verb *v, size_t i);
 
 /* The short letter of an option's name, 0 when it has none. */
 char args_letter(const char *name);
-/* What help calls the value: "N", "FILE", "a|b"; NULL for a switch. buf: room for an enum's words. */
+/* What help calls the value: "N", "FILE", "a|b"; NULL for a switch. buf: room for an enum's words.
+ */
 const char *args_value_word(const struct option *row, char *buf, size_t n);
 /* Where in a workload's JSON the option of this name writes ("load.pattern"); NULL = nowhere. */
 const char *args_override_path(const char *name);

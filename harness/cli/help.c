@@ -12,7 +12,8 @@ const char help_tagline[] = "measure, predict and certify the performance of ML 
 
 const struct help_row help_exits[] = {
     {"0", "done and valid"},
-    {"1", "done, the verdict is negative: an invalid run, a failed check or verification, a regression"},
+    {"1",
+     "done, the verdict is negative: an invalid run, a failed check or verification, a regression"},
     {"2", "wrong use or bad input"},
     {"3", "the environment failed: endpoint unreachable, store locked or full, key missing"},
     {"4", "interrupted; what was measured is stored, marked partial"},
@@ -29,8 +30,10 @@ const struct help_row help_environment[] = {
 
 const struct help_row help_files[] = {
     {"$XDG_DATA_HOME/assay/assay.db", "the store"},
-    {"$XDG_DATA_HOME/assay/keys/runner.pem", "the key that signs this machine's runs; made on first use"},
-    {"$XDG_DATA_HOME/assay/keys/trusted/*.pem", "public keys whose signatures count, see 'assay key'"},
+    {"$XDG_DATA_HOME/assay/keys/runner.pem",
+     "the key that signs this machine's runs; made on first use"},
+    {"$XDG_DATA_HOME/assay/keys/trusted/*.pem",
+     "public keys whose signatures count, see 'assay key'"},
     {0},
 };
 
@@ -95,7 +98,8 @@ static void option_row(FILE *out, const struct option *o) {
     char words[256], remarks[256], text[1024];
     char letter = args_letter(o->name);
     const char *word = args_value_word(o, words, sizeof words);
-    int at = letter ? fprintf(out, "  -%c, --%s", letter, o->name) : fprintf(out, "      --%s", o->name);
+    int at =
+        letter ? fprintf(out, "  -%c, --%s", letter, o->name) : fprintf(out, "      --%s", o->name);
     if (word)
         at += fprintf(out, " %s", word);
     if (at + 2 > COLUMN)
@@ -143,6 +147,7 @@ struct help_args {
 enum { COMPLETION_NONE, COMPLETION_BASH };
 static const char *const completions[] = {"none", "bash", NULL};
 
+// clang-format off
 static const struct option help_options[] = {
     {.name = "completion", .type = OPT_ENUM, .offset = offsetof(struct help_args, completion),
      .choices = completions, .help = "print a completion script for this shell"},
@@ -150,6 +155,7 @@ static const struct option help_options[] = {
      .help = "print the manual page as troff"},
     {0},
 };
+// clang-format on
 
 static int run_help(void *options, struct err *e) {
     struct help_args *a = options;
@@ -175,6 +181,7 @@ static int run_help(void *options, struct err *e) {
     return 0;
 }
 
+// clang-format off
 const struct verb verb_help = {
     .name = "help",
     .usage = "[VERB]",
@@ -189,3 +196,4 @@ const struct verb verb_help = {
     .options = (const struct option *const[]){help_options, NULL},
     .run = run_help,
 };
+// clang-format on

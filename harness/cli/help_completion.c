@@ -1,5 +1,6 @@
-/* The bash completion, from the verb table. What a value may be follows from the word that help shows
- * for it: FILE completes files, BACKEND the backends, WORKLOAD the shipped definitions and files. */
+/* The bash completion, from the verb table. What a value may be follows from the word that help
+ * shows for it: FILE completes files, BACKEND the backends, WORKLOAD the shipped definitions and
+ * files. */
 #include "harness/cli/help.h"
 
 #include "backends/backend.h"
@@ -65,7 +66,8 @@ static void value_case(FILE *out, const struct option *o) {
 void help_completion_bash(FILE *out) {
     fputs("# bash completion for assay, written by 'assay help --completion bash'\n"
           "_assay() {\n"
-          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} verb=${COMP_WORDS[1]}\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} "
+          "verb=${COMP_WORDS[1]}\n"
           "    local words= files=\n"
           "    COMPREPLY=()\n"
           "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"

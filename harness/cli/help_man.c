@@ -11,8 +11,8 @@
 static const struct {
     const char *text, *troff;
 } escapes[] = {
-    {"\\", "\\e"}, {"-", "\\-"},    {"'", "\\(aq"},  {"~", "\\(ti"}, {"^", "\\(ha"},
-    {"`", "\\(ga"}, {"…", "..."}, {"µ", "\\(mc"},
+    {"\\", "\\e"},  {"-", "\\-"},   {"'", "\\(aq"}, {"~", "\\(ti"},
+    {"^", "\\(ha"}, {"`", "\\(ga"}, {"…", "..."},   {"µ", "\\(mc"},
 };
 
 /* Text as troff: escapes, and no line begins with a control character. Paragraphs are apart by an

@@ -1,6 +1,7 @@
-/* `assay inspect`: what is in a file, or in a definition that ships; --list names all that ships. */
-#include "harness/cli/args.h"
+/* `assay inspect`: what is in a file, or in a definition that ships; --list names all that ships.
+ */
 #include "harness/cli/inspect.h"
+#include "harness/cli/args.h"
 #include "harness/cli/out.h"
 #include "harness/cli/term.h"
 #include "harness/cli/verbs.h"
@@ -52,8 +53,8 @@ static int list_shelf(const char *dir, json_t *items, struct err *e) {
         if (rc)
             return rc;
         json_t *item = json_object();
-        int bad = json_object_set_new(item, "name",
-                                      json_stringn(name + length + 1, total - length - 6));
+        int bad =
+            json_object_set_new(item, "name", json_stringn(name + length + 1, total - length - 6));
         if (*description_of(v))
             bad |= json_object_set_new(item, "description", json_string(description_of(v)));
         bad |= json_array_append_new(items, item);
@@ -76,8 +77,8 @@ static int list_all(json_t *root, struct err *e) {
     json_t *items = json_array();
     int bad = json_object_set_new(root, "backends", items);
     for (const struct backend_ops *const *b = backend_all; *b && !bad; b++)
-        bad = json_array_append_new(items, json_pack("{s:s,s:s}", "name", (*b)->name, "description",
-                                                     (*b)->summary));
+        bad = json_array_append_new(
+            items, json_pack("{s:s,s:s}", "name", (*b)->name, "description", (*b)->summary));
     return bad ? err_set(e, ASSAY_ENOMEM, "out of memory") : 0;
 }
 
@@ -123,8 +124,10 @@ static int run_list(const struct inspect_args *a, struct arena *arena, struct er
     return rc;
 }
 
-static const char *const kind_names[] = {"auto", "workload", "trace", "chip", "model", "rules", NULL};
+static const char *const kind_names[] = {"auto",  "workload", "trace", "chip",
+                                         "model", "rules",    NULL};
 
+// clang-format off
 static const struct option inspect_options[] = {
     {.name = "kind", .type = OPT_ENUM, .offset = offsetof(struct inspect_args, kind),
      .choices = kind_names, .def = "auto", .help = "what FILE is, where its content leaves a doubt"},
@@ -132,6 +135,7 @@ static const struct option inspect_options[] = {
      .help = "name the workloads, models, chips, rule packs and backends that ship"},
     {0},
 };
+// clang-format on
 
 static int run_inspect(void *options, struct err *e) {
     struct inspect_args *a = options;
@@ -139,7 +143,8 @@ static int run_inspect(void *options, struct err *e) {
         return a->c.args.n ? err_set(e, ASSAY_EUSAGE, "inspect: --list takes no FILE")
                            : run_list(a, &a->c.arena, e);
     if (!a->c.args.n)
-        return err_set(e, ASSAY_EUSAGE, "inspect: expected FILE or --list; see 'assay inspect --help'");
+        return err_set(e, ASSAY_EUSAGE,
+                       "inspect: expected FILE or --list; see 'assay inspect --help'");
     json_t *facts = NULL;
     int rc = inspect_describe(a->c.args.v[0], (enum inspect_kind)a->kind, &facts, e);
     if (rc)
@@ -152,6 +157,7 @@ static int run_inspect(void *options, struct err *e) {
     return 0;
 }
 
+// clang-format off
 const struct verb verb_inspect = {
     .name = "inspect",
     .usage = "[FILE|NAME]",
@@ -168,3 +174,4 @@ const struct verb verb_inspect = {
     .options = (const struct option *const[]){inspect_options, common_output, NULL},
     .run = run_inspect,
 };
+// clang-format on

@@ -19,7 +19,8 @@ enum inspect_kind {
 
 /* name: a path, or the name of something that ships. *out: {"kind","name",…facts}, new reference.
  * A file that the harness would refuse is refused here with the same message. */
-int inspect_describe(const char *name, enum inspect_kind kind, json_t **out, struct err *e) MUST_USE;
+int inspect_describe(const char *name, enum inspect_kind kind, json_t **out,
+                     struct err *e) MUST_USE;
 
 /* The same object for people. */
 void inspect_print(const json_t *facts, struct arena *a, FILE *out);

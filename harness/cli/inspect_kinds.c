@@ -83,11 +83,12 @@ static int find_kind(const char *name, const struct kind **row, struct err *e) {
     *row = NULL;
     if (!is_path(name) && access(name, F_OK)) {
         *row = shipped_kind(name);
-        return *row ? 0
-                    : err_set(e, ASSAY_EINPUT,
-                              "'%s' is no file, and nothing that ships is called so; 'assay inspect "
-                              "--list' names all",
-                              name);
+        return *row
+                   ? 0
+                   : err_set(e, ASSAY_EINPUT,
+                             "'%s' is no file, and nothing that ships is called so; 'assay inspect "
+                             "--list' names all",
+                             name);
     }
     if (inspect_is_trace(name)) {
         *row = &trace;
@@ -95,10 +96,11 @@ static int find_kind(const char *name, const struct kind **row, struct err *e) {
     }
     int rc = file_kind(name, row, e);
     if (!rc && !*row)
-        rc = err_set(e, ASSAY_EINPUT,
-                     "%s: expected a workload, trace, model config, chip or rule pack, found no member "
-                     "that tells one",
-                     name);
+        rc = err_set(
+            e, ASSAY_EINPUT,
+            "%s: expected a workload, trace, model config, chip or rule pack, found no member "
+            "that tells one",
+            name);
     return rc;
 }
 
@@ -116,7 +118,8 @@ int inspect_describe(const char *name, enum inspect_kind kind, json_t **out, str
 
 /* Figures with their sources. */
 static void print_parameters(const json_t *parameters, struct arena *a, FILE *out) {
-    static const char *const headings[] = {"parameter", "value", "unit", "what", "uncertainty", "source"};
+    static const char *const headings[] = {"parameter", "value",       "unit",
+                                           "what",      "uncertainty", "source"};
     static const char *const texts[] = {"unit", "what", "uncertainty", "source"};
     json_t *mutable = (json_t *)(uintptr_t)parameters, *row;
     const char *name;

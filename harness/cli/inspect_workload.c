@@ -211,8 +211,8 @@ bool inspect_is_trace(const char *path) {
 
 static json_t *lengths(const struct length_stats *l) {
     return json_pack("{s:f,s:I,s:I,s:I,s:I,s:I}", "mean", l->mean, "min", (json_int_t)l->min, "p50",
-                     (json_int_t)l->p50, "p90", (json_int_t)l->p90, "p99", (json_int_t)l->p99, "max",
-                     (json_int_t)l->max);
+                     (json_int_t)l->p50, "p90", (json_int_t)l->p90, "p99", (json_int_t)l->p99,
+                     "max", (json_int_t)l->max);
 }
 
 static int trace_facts(const struct trace_stats *s, json_t *facts, struct err *e) {
@@ -224,8 +224,10 @@ static int trace_facts(const struct trace_stats *s, json_t *facts, struct err *e
     if (s->rows) {
         bad |= json_object_set_new(facts, "isl", lengths(&s->isl));
         bad |= json_object_set_new(facts, "osl", lengths(&s->osl));
-        bad |= json_object_set_new(facts, "input_tokens", json_integer((json_int_t)s->input_tokens));
-        bad |= json_object_set_new(facts, "output_tokens", json_integer((json_int_t)s->output_tokens));
+        bad |=
+            json_object_set_new(facts, "input_tokens", json_integer((json_int_t)s->input_tokens));
+        bad |=
+            json_object_set_new(facts, "output_tokens", json_integer((json_int_t)s->output_tokens));
     }
     if (s->lengths_estimated)
         bad |= json_object_set_new(facts, "lengths_estimated", json_true());
@@ -236,7 +238,8 @@ static int trace_facts(const struct trace_stats *s, json_t *facts, struct err *e
         bad |= json_object_set_new(facts, "rate_plausible", json_boolean(s->rate_plausible));
     }
     if (s->out_of_order)
-        bad |= json_object_set_new(facts, "rows_out_of_order", json_integer((json_int_t)s->out_of_order));
+        bad |= json_object_set_new(facts, "rows_out_of_order",
+                                   json_integer((json_int_t)s->out_of_order));
     if (s->block_references) {
         bad |= json_object_set_new(facts, "block_tokens", json_integer(s->block_tokens));
         bad |= json_object_set_new(facts, "block_references",
@@ -258,16 +261,18 @@ int inspect_trace(const char *name, json_t *facts, struct err *e) {
     if (rc)
         return rc;
     if (format == TRACE_NONE)
-        return err_set(e, ASSAY_EINPUT,
-                       "%s: expected a trace (mooncake, azure, burstgpt or sharegpt), found none of "
-                       "their columns in the beginning",
-                       name);
+        return err_set(
+            e, ASSAY_EINPUT,
+            "%s: expected a trace (mooncake, azure, burstgpt or sharegpt), found none of "
+            "their columns in the beginning",
+            name);
     hex_encode(digest, sizeof digest, hex);
     rc = trace_summary(name, format, &options, &stats, e);
     if (rc)
         return rc;
     int bad = json_object_set_new(facts, "format", json_string(trace_format_info(format)->name));
-    bad |= json_object_set_new(facts, "description", json_string(trace_format_info(format)->summary));
+    bad |=
+        json_object_set_new(facts, "description", json_string(trace_format_info(format)->summary));
     bad |= json_object_set_new(facts, "sha256", json_string(hex));
     return bad ? err_set(e, ASSAY_ENOMEM, "out of memory") : trace_facts(&stats, facts, e);
 }

@@ -14,11 +14,13 @@ struct key_args {
     const char *name;
 };
 
+// clang-format off
 static const struct option key_options[] = {
     {.name = "name", .type = OPT_STR, .offset = offsetof(struct key_args, name), .unit = "NAME",
      .help = "trust: what to call the key; else the file's name"},
     {0},
 };
+// clang-format on
 
 static int print_key(const struct key_args *a, const char *what, const struct public_key *k,
                      const char *path, struct err *e) {
@@ -42,8 +44,8 @@ static int key_new(struct key_args *a, struct err *e) {
     if (a->c.args.n > 1) {
         snprintf(path, sizeof path, "%s", a->c.args.v[1]);
         if (!access(path, F_OK))
-            return err_set(e, ASSAY_EUSAGE, "key new: '%s' is there already; a key is never overwritten",
-                           path);
+            return err_set(e, ASSAY_EUSAGE,
+                           "key new: '%s' is there already; a key is never overwritten", path);
         rc = secret_key_create(path, &k, e);
     } else {
         rc = runner_key_load(NULL, &k, &created, path, sizeof path, e);
@@ -65,10 +67,10 @@ static int key_list(struct key_args *a, struct err *e) {
         json_t *list = json_array(), *root = json_pack("{s:o}", "keys", list);
         int bad = !root;
         for (int i = 0; i < n && !bad; i++)
-            bad = json_array_append_new(
-                list, json_pack("{s:s,s:s,s:s,s:s}", "keyid", keys[i].key.keyid, "role",
-                                trust_role_name(keys[i].role), "name", keys[i].name, "path",
-                                keys[i].path));
+            bad = json_array_append_new(list,
+                                        json_pack("{s:s,s:s,s:s,s:s}", "keyid", keys[i].key.keyid,
+                                                  "role", trust_role_name(keys[i].role), "name",
+                                                  keys[i].name, "path", keys[i].path));
         if (!bad)
             out_json(root, stdout);
         json_decref(root);
@@ -144,10 +146,11 @@ static int run_key(void *options, struct err *e) {
     }
     char near[256];
     args_near(action, names, ACTIONS, near, sizeof near);
-    return err_set(e, ASSAY_EUSAGE, "key: expected new, list, trust or revoke, found '%s'%s", action,
-                   near);
+    return err_set(e, ASSAY_EUSAGE, "key: expected new, list, trust or revoke, found '%s'%s",
+                   action, near);
 }
 
+// clang-format off
 const struct verb verb_key = {
     .name = "key",
     .usage = "new [FILE] | list | trust FILE | revoke KEYID",
@@ -167,3 +170,4 @@ const struct verb verb_key = {
     .options = (const struct option *const[]){key_options, common_output, NULL},
     .run = run_key,
 };
+// clang-format on

@@ -16,23 +16,29 @@ struct list_args {
     int64_t limit;
 };
 
+// clang-format off
 static const struct option list_options[] = {
     {.name = "limit", .type = OPT_I64, .offset = offsetof(struct list_args, limit), .min = 1,
      .max = 1e6, .def = "20", .help = "how many"},
     {0},
 };
+// clang-format on
 
 /* One published figure of the run of the row. */
 #define METRIC(name, stat, as)                                                                     \
-    "(SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id AND " \
+    "(SELECT m.value FROM metric m JOIN metric_def d USING(metric_id) WHERE m.run_id=r.run_id "    \
+    "AND "                                                                                         \
     "d.name='" name "' AND d.stat='" stat "') AS " as
 
 static const char columns[] =
-    "SELECT run, started, verdict, class, workload, workload_version, backend, chip, chips, load_kind, "
-    "load_value, campaign, attempt, issued, completed, failed, duration_ns, reason, record_sha256, "
-    METRIC("output_tokens_per_s", "value", "output_tokens_per_s") ", "
-    METRIC("ttft_ns", "p50", "ttft_p50_ns") ", "
-    METRIC("step_ns", "p50", "step_p50_ns") " FROM v_run r ORDER BY started_ns DESC, run_id DESC LIMIT ";
+    "SELECT run, started, verdict, class, workload, workload_version, backend, chip, chips, "
+    "load_kind, "
+    "load_value, campaign, attempt, issued, completed, failed, duration_ns, reason, "
+    "record_sha256, " METRIC("output_tokens_per_s", "value", "output_tokens_per_s") ", " METRIC(
+        "ttft_ns", "p50",
+        "ttft_p50_ns") ", " METRIC("step_ns", "p50",
+                                   "step_p50_ns") " FROM v_run r ORDER BY started_ns DESC, run_id "
+                                                  "DESC LIMIT ";
 
 /* The rows as JSON. *out: {"runs":[{…}]}, absent members for SQL's NULL. */
 static int read_runs(struct store *s, int64_t limit, json_t **out, struct err *e) {
@@ -73,8 +79,9 @@ static void load_cell(struct table *t, const json_t *run) {
 }
 
 static void print_runs(const json_t *list, struct arena *a, FILE *out) {
-    static const char *const headings[] = {"run",     "started", "attempt", "verdict",      "class",
-                                           "workload", "backend", "load",    "output tok/s", "TTFT p50"};
+    static const char *const headings[] = {"run",          "started",  "attempt", "verdict",
+                                           "class",        "workload", "backend", "load",
+                                           "output tok/s", "TTFT p50"};
     struct table t;
     size_t i;
     json_t *run;
@@ -120,6 +127,7 @@ static int run_list(void *options, struct err *e) {
     return rc;
 }
 
+// clang-format off
 const struct verb verb_list = {
     .name = "list",
     .usage = "",
@@ -133,3 +141,4 @@ const struct verb verb_list = {
     .options = (const struct option *const[]){list_options, common_store, common_output, NULL},
     .run = run_list,
 };
+// clang-format on

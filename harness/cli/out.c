@@ -104,7 +104,8 @@ static void object(const json_t *v, int indent, FILE *out) {
     size_t width = 0;
     const char *name;
     json_t *member;
-    json_t *mutable = (json_t *)(uintptr_t)v; /* the iteration macros want it so; nothing is changed */
+    json_t *mutable =
+        (json_t *)(uintptr_t)v; /* the iteration macros want it so; nothing is changed */
     json_object_foreach(mutable, name, member) {
         if ((is_scalar(member) || is_line(member) || is_flat(member)) && term_columns(name) > width)
             width = term_columns(name);

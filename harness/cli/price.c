@@ -13,6 +13,7 @@ struct price_args {
 };
 
 #define AT(field) offsetof(struct price_args, field)
+// clang-format off
 static const struct option price_options[] = {
     {.name = "basis", .type = OPT_STR, .offset = AT(basis), .unit = "BASIS", .def = "list",
      .help = "add: list, contract or tco-model"},
@@ -22,6 +23,7 @@ static const struct option price_options[] = {
      .help = "add: where the figure was read; required"},
     {0},
 };
+// clang-format on
 
 static int price_list(struct price_args *a, struct err *e) {
     struct store *s = NULL;
@@ -39,7 +41,9 @@ static int price_add(struct price_args *a, struct err *e) {
     if (a->c.args.n != 3)
         return err_set(e, ASSAY_EUSAGE, "price add: expected CHIP and USD");
     if (!a->source)
-        return err_set(e, ASSAY_EUSAGE, "price add: option '--source TEXT' is required: a price without a source cannot be checked");
+        return err_set(e, ASSAY_EUSAGE,
+                       "price add: option '--source TEXT' is required: a price without a source "
+                       "cannot be checked");
     clock_rfc3339(clock_wall_ns(), today, sizeof today);
     today[strlen("YYYY-MM-DD")] = '\0';
     struct price p = {.chip = a->c.args.v[1],
@@ -47,7 +51,8 @@ static int price_add(struct price_args *a, struct err *e) {
                       .basis = a->basis,
                       .source = a->source};
     if (parse_f64(a->c.args.v[2], &p.usd_per_chip_hour))
-        return err_set(e, ASSAY_EUSAGE, "price add: expected a number of USD per chip-hour, found '%s'",
+        return err_set(e, ASSAY_EUSAGE,
+                       "price add: expected a number of USD per chip-hour, found '%s'",
                        a->c.args.v[2]);
     int rc = store_open(a->c.db, STORE_WRITE, &s, NULL, e);
     if (rc)
@@ -73,6 +78,7 @@ static int run_price(void *options, struct err *e) {
     return err_set(e, ASSAY_EUSAGE, "price: expected add or list, found '%s'%s", action, near);
 }
 
+// clang-format off
 const struct verb verb_price = {
     .name = "price",
     .usage = "add CHIP USD | list",
@@ -87,3 +93,4 @@ const struct verb verb_price = {
     .options = (const struct option *const[]){price_options, common_store, common_output, NULL},
     .run = run_price,
 };
+// clang-format on

@@ -1,8 +1,8 @@
 /* `assay query`: named planner questions, or read-only SQL. */
+#include "results/query.h"
 #include "harness/cli/out.h"
 #include "harness/cli/term.h"
 #include "harness/cli/verbs.h"
-#include "results/query.h"
 
 #include <string.h>
 
@@ -14,6 +14,7 @@ struct query_args {
 };
 
 #define AT(field) offsetof(struct query_args, field)
+// clang-format off
 static const struct option query_options[] = {
     {.name = "csv", .type = OPT_BOOL, .offset = AT(csv), .help = "comma-separated values with a heading"},
     {.name = "list", .type = OPT_BOOL, .offset = AT(list), .help = "the named questions and their parameters"},
@@ -25,6 +26,7 @@ static const struct option query_options[] = {
      .help = "of --sql"},
     {0},
 };
+// clang-format on
 
 static json_t *params_json(const struct named_query *q) {
     json_t *params = json_array();
@@ -70,8 +72,9 @@ static int run_query(void *options, struct err *e) {
     struct query_args *a = options;
     int forms = (a->c.args.n > 0) + a->list + a->schema + (a->sql != NULL);
     if (forms != 1)
-        return err_set(e, ASSAY_EUSAGE, "query: expected one of NAME, --sql, --list and --schema; see "
-                                        "'assay query --help'");
+        return err_set(e, ASSAY_EUSAGE,
+                       "query: expected one of NAME, --sql, --list and --schema; see "
+                       "'assay query --help'");
     if (a->csv && a->c.json)
         return err_set(e, ASSAY_EUSAGE, "query: --csv and --json exclude each other");
     if (a->list)
@@ -91,6 +94,7 @@ static int run_query(void *options, struct err *e) {
     return rc;
 }
 
+// clang-format off
 const struct verb verb_query = {
     .name = "query",
     .usage = "[NAME [PARAMETER=VALUE...]]",
@@ -107,3 +111,4 @@ const struct verb verb_query = {
     .options = (const struct option *const[]){query_options, common_store, common_output, NULL},
     .run = run_query,
 };
+// clang-format on

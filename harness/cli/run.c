@@ -67,6 +67,7 @@ static int run_run(void *options, struct err *e) {
     return rc;
 }
 
+// clang-format off
 const struct verb verb_run = {
     .name = "run",
     .usage = "WORKLOAD",
@@ -88,3 +89,4 @@ const struct verb verb_run = {
     .backends = true,
     .run = run_run,
 };
+// clang-format on

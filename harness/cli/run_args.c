@@ -3,6 +3,7 @@
 
 #define AT(field) offsetof(struct run_args, field)
 
+// clang-format off
 const struct option common_run[] = {
     {.name = "backend", .type = OPT_STR, .offset = AT(backend), .unit = "BACKEND",
      .flags = OPTION_REQUIRED, .help = "what answers the requests, see below"},
@@ -45,6 +46,7 @@ const struct option common_run[] = {
      .help = "no progress line on the terminal"},
     {0},
 };
+// clang-format on
 
 void run_args_options(const struct run_args *a, struct progress *progress, struct run_options *o) {
     *o = (struct run_options){

@@ -1,4 +1,5 @@
-/* `assay serve`: a backend's timing behind an OpenAI-compatible endpoint, until a signal ends it. */
+/* `assay serve`: a backend's timing behind an OpenAI-compatible endpoint, until a signal ends it.
+ */
 #include "harness/cli/args.h"
 #include "harness/cli/out.h"
 #include "harness/cli/summary.h"
@@ -24,6 +25,7 @@ struct serve_args {
 };
 
 #define AT(field) offsetof(struct serve_args, field)
+// clang-format off
 static const struct option serve_options[] = {
     {.name = "backend", .type = OPT_STR, .offset = AT(backend), .unit = "BACKEND", .def = "tpu-sim",
      .help = "whose timing it is; must have a virtual clock"},
@@ -43,8 +45,10 @@ static const struct option serve_options[] = {
     {.name = "quiet", .type = OPT_BOOL, .offset = AT(c.quiet), .help = "no closing statistics"},
     {0},
 };
+// clang-format on
 
-/* A model's name stands for the smallest workload that has it: the endpoint asks only for the model. */
+/* A model's name stands for the smallest workload that has it: the endpoint asks only for the
+ * model. */
 static int load_workload(struct serve_args *a, struct workload **w, struct err *e) {
     const char *name = a->c.args.v[0];
     json_t *file = NULL;
@@ -62,9 +66,9 @@ static int load_workload(struct serve_args *a, struct workload **w, struct err *
         return workload_load(name, a->c.overrides.v, a->c.overrides.n, w, e);
     if (a->c.overrides.n)
         return err_set(e, ASSAY_EUSAGE, "serve: --set is for workloads; '%s' is a model", name);
-    json_t *definition = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:i}", "name", "serve", "kind", "serving",
-                                   "model", name, "pattern", "concurrency:1", "requests", 1, "isl", 1,
-                                   "osl", 1);
+    json_t *definition =
+        json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:i}", "name", "serve", "kind", "serving", "model",
+                  name, "pattern", "concurrency:1", "requests", 1, "isl", 1, "osl", 1);
     int rc = definition ? workload_from_json(definition, name, w, e)
                         : err_set(e, ASSAY_ENOMEM, "out of memory");
     json_decref(definition);
@@ -93,8 +97,9 @@ static void print_stats(const struct serve_stats *s) {
             "assay: info: served requests=%" PRId64 " completed=%" PRId64 " failed=%" PRId64
             " rejected=%" PRId64 " disconnected=%" PRId64 " dropped=%" PRId64 " tokens=%" PRId64
             " lateness mean %s max %s\n",
-            s->requests, s->completed, s->failed, s->rejected, s->disconnected, s->dropped, s->tokens,
-            fmt_ns(mean, (double)s->lateness_sum_ns / n), fmt_ns(max, (double)s->lateness_max_ns));
+            s->requests, s->completed, s->failed, s->rejected, s->disconnected, s->dropped,
+            s->tokens, fmt_ns(mean, (double)s->lateness_sum_ns / n),
+            fmt_ns(max, (double)s->lateness_max_ns));
 }
 
 static int run_serve(void *options, struct err *e) {
@@ -140,6 +145,7 @@ static int run_serve(void *options, struct err *e) {
     return rc;
 }
 
+// clang-format off
 const struct verb verb_serve = {
     .name = "serve",
     .usage = "WORKLOAD|MODEL",
@@ -159,3 +165,4 @@ const struct verb verb_serve = {
     .backends = true,
     .run = run_serve,
 };
+// clang-format on

@@ -18,6 +18,7 @@ struct show_args {
 };
 
 #define AT(field) offsetof(struct show_args, field)
+// clang-format off
 static const struct option show_options[] = {
     {.name = "envelope", .type = OPT_BOOL, .offset = AT(envelope),
      .help = "the signed DSSE envelope as it is, for 'assay verify FILE' elsewhere"},
@@ -26,14 +27,15 @@ static const struct option show_options[] = {
      .help = "events of --log; 0 all"},
     {0},
 };
+// clang-format on
 
 /* ---- the event log ---- */
 
 static const char *const event_names[EVENT_KIND_COUNT] = {
-    [EVENT_NONE] = "none",     [EVENT_MARK] = "mark",   [EVENT_SESSION] = "session",
-    [EVENT_ISSUE] = "issue",   [EVENT_SENT] = "sent",   [EVENT_TOKENS] = "tokens",
-    [EVENT_DONE] = "done",     [EVENT_FAIL] = "fail",   [EVENT_USAGE] = "usage",
-    [EVENT_STEP] = "step",     [EVENT_EVAL] = "eval",   [EVENT_CHECKPOINT] = "checkpoint",
+    [EVENT_NONE] = "none",     [EVENT_MARK] = "mark", [EVENT_SESSION] = "session",
+    [EVENT_ISSUE] = "issue",   [EVENT_SENT] = "sent", [EVENT_TOKENS] = "tokens",
+    [EVENT_DONE] = "done",     [EVENT_FAIL] = "fail", [EVENT_USAGE] = "usage",
+    [EVENT_STEP] = "step",     [EVENT_EVAL] = "eval", [EVENT_CHECKPOINT] = "checkpoint",
     [EVENT_ENGINE] = "engine",
 };
 
@@ -43,9 +45,10 @@ static const char *event_name(int kind) {
 
 static void print_event(const struct event *v, bool json, int64_t index) {
     if (json)
-        printf("%s{\"time_ns\":%" PRId64 ",\"thread\":%" PRIu32 ",\"event\":\"%s\",\"request\":%" PRIu64
-               ",\"a\":%" PRId64 ",\"b\":%" PRId64 "}",
-               index ? "," : "", v->time_ns, v->thread, event_name(v->kind), v->request, v->a, v->b);
+        printf("%s{\"time_ns\":%" PRId64 ",\"thread\":%" PRIu32
+               ",\"event\":\"%s\",\"request\":%" PRIu64 ",\"a\":%" PRId64 ",\"b\":%" PRId64 "}",
+               index ? "," : "", v->time_ns, v->thread, event_name(v->kind), v->request, v->a,
+               v->b);
     else
         printf("%" PRId64 ",%" PRIu32 ",%s,%" PRIu64 ",%" PRId64 ",%" PRId64 "\n", v->time_ns,
                v->thread, event_name(v->kind), v->request, v->a, v->b);
@@ -93,8 +96,8 @@ static int signatures_json(const struct dsse *d, json_t **out, struct err *e) {
     for (int i = 0; i < d->nsig && !bad; i++) {
         buf_clear(&b);
         base64_encode(d->sig[i].sig, sizeof d->sig[i].sig, &b);
-        bad = b.failed || json_array_append_new(*out, json_pack("{s:s,s:s}", "keyid", d->sig[i].keyid,
-                                                                "sig", b.p));
+        bad = b.failed || json_array_append_new(
+                              *out, json_pack("{s:s,s:s}", "keyid", d->sig[i].keyid, "sig", b.p));
     }
     buf_release(&b);
     return bad ? err_set(e, ASSAY_ENOMEM, "out of memory") : 0;
@@ -139,7 +142,8 @@ static void print_record(const json_t *statement, const json_t *signatures, cons
     const json_t *predicate = json_object_get(statement, "predicate");
     const char *shout = class_shout(text_in(predicate, "system", "class"));
     fprintf(out, "%s%s%srun %s  %s%s\n", term_bold(out), shout, *shout ? "  " : "",
-            text_in(predicate, "run", "runId"), text_in(predicate, "run", "verdict"), term_plain(out));
+            text_in(predicate, "run", "runId"), text_in(predicate, "run", "verdict"),
+            term_plain(out));
     fprintf(out, "record sha256 %s\n\n", digest);
     /* what a reader looks for first; the configuration in full comes last */
     static const char *const first[] = {"run", "workload", "system", "client", "bottleneck"};
@@ -226,6 +230,7 @@ static int run_show(void *options, struct err *e) {
     return rc;
 }
 
+// clang-format off
 const struct verb verb_show = {
     .name = "show",
     .usage = "RUN",
@@ -241,3 +246,4 @@ const struct verb verb_show = {
     .options = (const struct option *const[]){show_options, common_store, common_output, NULL},
     .run = run_show,
 };
+// clang-format on

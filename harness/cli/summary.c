@@ -1,5 +1,5 @@
-/* The summary for people. Reads only the JSON object of the contract, so that what the table says is
- * what --json says; a member that is absent is a line that is absent. */
+/* The summary for people. Reads only the JSON object of the contract, so that what the table says
+ * is what --json says; a member that is absent is a line that is absent. */
 #include "harness/cli/summary.h"
 
 #include "harness/cli/term.h"
@@ -10,7 +10,9 @@
 
 const char *class_shout(const char *result_class) {
     static const char *const shouts[][2] = {
-        {"none", "NO SYSTEM"}, {"projected", "PROJECTED"}, {"simulated", "SIMULATED"},
+        {"none", "NO SYSTEM"},
+        {"projected", "PROJECTED"},
+        {"simulated", "SIMULATED"},
         {"emulated", "EMULATED"},
     };
     for (size_t i = 0; result_class && i < sizeof shouts / sizeof *shouts; i++)
@@ -101,8 +103,13 @@ static void window(const json_t *metrics, FILE *out) {
 static const struct {
     const char *member, *label;
 } latencies[] = {
-    {"ttft_ns", "TTFT"}, {"tpot_ns", "TPOT"}, {"itl_ns", "ITL"}, {"e2e_ns", "E2E"},
-    {"session_e2e_ns", "session"}, {"step_ns", "step"}, {"lateness_ns", "client lateness"},
+    {"ttft_ns", "TTFT"},
+    {"tpot_ns", "TPOT"},
+    {"itl_ns", "ITL"},
+    {"e2e_ns", "E2E"},
+    {"session_e2e_ns", "session"},
+    {"step_ns", "step"},
+    {"lateness_ns", "client lateness"},
 };
 
 void summary_latencies(const json_t *metrics, struct arena *a, FILE *out) {
@@ -188,7 +195,8 @@ static void bottleneck(const json_t *summary, FILE *out) {
         char text[FMT_BYTES];
         fputs(i ? ", " : "  ", out);
         term_text(out, text_at(order[i], "resource", "?"));
-        fprintf(out, " %s", fmt_percent(text, json_number_value(json_object_get(order[i], "share"))));
+        fprintf(out, " %s",
+                fmt_percent(text, json_number_value(json_object_get(order[i], "share"))));
     }
     putc('\n', out);
 }
@@ -232,7 +240,8 @@ void summary_print(const json_t *summary, const char *store, struct arena *a, FI
     bottleneck(summary, out);
     verdicts(summary, a, out);
     warnings(summary, out);
-    const char *digest = text_at(summary, "record_sha256", NULL), *id = text_at(summary, "run", "?");
+    const char *digest = text_at(summary, "record_sha256", NULL),
+               *id = text_at(summary, "run", "?");
     putc('\n', out);
     if (digest)
         fprintf(out, "record  sha256 %s\n", digest);

@@ -7,7 +7,8 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* Whatever the summary lacks is left out. store: where the record is, for the closing line; or NULL. */
+/* Whatever the summary lacks is left out. store: where the record is, for the closing line; or
+ * NULL. */
 void summary_print(const json_t *summary, const char *store, struct arena *a, FILE *out);
 
 /* One line: class, verdict, run id, workload. */

@@ -1,9 +1,9 @@
 /* `assay sweep`: the points as they end, then the Pareto table. */
+#include "harness/run/sweep.h"
 #include "harness/cli/out.h"
 #include "harness/cli/run_args.h"
 #include "harness/cli/summary.h"
 #include "harness/cli/verbs.h"
-#include "harness/run/sweep.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,6 +14,7 @@ struct sweep_args {
     struct strings over;
 };
 
+// clang-format off
 static const struct option sweep_options[] = {
     {.name = "concurrency", .type = OPT_STR, .offset = offsetof(struct sweep_args, concurrency),
      .unit = "N,...", .help = "a run for each number of requests (or sessions) in flight"},
@@ -25,6 +26,7 @@ static const struct option sweep_options[] = {
              "the backend"},
     {0},
 };
+// clang-format on
 
 struct watch {
     struct progress progress;
@@ -37,7 +39,8 @@ static void visit(void *ctx, const struct sweep *s, int i, bool ended) {
     if (!ended) {
         bool on = w->progress.on;
         progress_init(&w->progress, on);
-        snprintf(w->progress.label, sizeof w->progress.label, "%d/%d %.40s", i + 1, s->planned, p->label);
+        snprintf(w->progress.label, sizeof w->progress.label, "%d/%d %.40s", i + 1, s->planned,
+                 p->label);
         return;
     }
     progress_clear(&w->progress);
@@ -208,6 +211,7 @@ static int run_sweep(void *options, struct err *e) {
     return rc;
 }
 
+// clang-format off
 const struct verb verb_sweep = {
     .name = "sweep",
     .usage = "WORKLOAD",
@@ -228,3 +232,4 @@ const struct verb verb_sweep = {
     .backends = true,
     .run = run_sweep,
 };
+// clang-format on

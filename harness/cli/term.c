@@ -1,4 +1,5 @@
-/* Tables, numbers with units, the progress line. All of it is for eyes: nothing here is parsed back. */
+/* Tables, numbers with units, the progress line. All of it is for eyes: nothing here is parsed
+ * back. */
 #include "harness/cli/term.h"
 
 #include "harness/core/clock.h"

@@ -1,5 +1,5 @@
-/* What people look at: aligned tables, numbers with units, the progress line. Sober: bold headings on
- * a terminal, nothing in a pipe. Not for machines: those get --json or --csv. */
+/* What people look at: aligned tables, numbers with units, the progress line. Sober: bold headings
+ * on a terminal, nothing in a pipe. Not for machines: those get --json or --csv. */
 #ifndef HARNESS_CLI_TERM_H
 #define HARNESS_CLI_TERM_H
 
@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* "\033[1m" and "\033[0m" when out is a terminal that takes them (NO_COLOR and TERM=dumb respected),
- * else "". */
+/* "\033[1m" and "\033[0m" when out is a terminal that takes them (NO_COLOR and TERM=dumb
+ * respected), else "". */
 const char *term_bold(FILE *out);
 const char *term_plain(FILE *out);
 /* Columns of the terminal; $COLUMNS when set; 80 when out is none. */
@@ -27,8 +27,8 @@ void term_wrap(FILE *out, const char *s, int at, int indent, int width);
 
 enum { TABLE_COLUMNS_MAX = 20, FMT_BYTES = 48 };
 
-/* A table is filled cell by cell, row by row. align: one of 'l', 'r' a column. Headings may be NULL.
- * A cell NULL or "" stays empty; a right-aligned empty cell in a body means "not known". */
+/* A table is filled cell by cell, row by row. align: one of 'l', 'r' a column. Headings may be
+ * NULL. A cell NULL or "" stays empty; a right-aligned empty cell in a body means "not known". */
 struct table {
     const char *align;
     const char *const *headings;
@@ -48,18 +48,20 @@ const char *fmt_count(char *out, int64_t n);    /* "1,234,567" */
 const char *fmt_number(char *out, double v);    /* "0.0123", "12.3", "12,345" */
 const char *fmt_bytes(char *out, double bytes); /* "1.50 GiB" */
 const char *fmt_percent(char *out, double fraction); /* "71.2 %" */
-const char *fmt_si(char *out, double v);        /* "918 T", "1.64 T", "819 G": powers of 1000 */
+const char *fmt_si(char *out, double v); /* "918 T", "1.64 T", "819 G": powers of 1000 */
 
 /* The progress line on stderr, redrawn in place; nothing unless stderr is a terminal. */
 struct progress {
     bool on, drawn;
-    int64_t started_ns; /* clock_now_ns when it began: the estimate of the end is in the user's time */
-    char label[64];     /* in front: a sweep's point; may be "" */
+    int64_t
+        started_ns; /* clock_now_ns when it began: the estimate of the end is in the user's time */
+    char label[64]; /* in front: a sweep's point; may be "" */
 };
 void progress_init(struct progress *p, bool wanted);
 void progress_draw(void *progress, const struct run_progress *r); /* a run_options.progress */
 void progress_clear(struct progress *p);
-/* The line's text alone, at most n - 1 bytes: what progress_draw prints. wall_ns: since the start. */
+/* The line's text alone, at most n - 1 bytes: what progress_draw prints. wall_ns: since the start.
+ */
 void progress_format(const struct run_progress *r, const char *label, int64_t wall_ns, char *out,
                      size_t n);
 

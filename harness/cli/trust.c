@@ -234,7 +234,8 @@ int trust_revoke(struct arena *a, const char *ref, struct trust_key *out, struct
         found = i;
     }
     if (found < 0)
-        return err_set(e, ASSAY_EUSAGE, "no key here is called '%s'; 'assay key list' names all", ref);
+        return err_set(e, ASSAY_EUSAGE, "no key here is called '%s'; 'assay key list' names all",
+                       ref);
     *out = keys[found];
     const char *dir = trust_path(a, trust_role_name(TRUST_REVOKED));
     const char *path = NULL;

@@ -19,16 +19,16 @@ struct trust_key {
 
 enum { TRUST_KEYS_MAX = 1024 };
 
-/* All keys of the machine, runner first, then by role and name. A file that is no key is an error in
- * keys/revoked (a revocation must not be lost) and a warning on stderr in keys/trusted. */
+/* All keys of the machine, runner first, then by role and name. A file that is no key is an error
+ * in keys/revoked (a revocation must not be lost) and a warning on stderr in keys/trusted. */
 int trust_load(struct arena *a, struct trust_key **keys, int *n, struct err *e) MUST_USE;
 
 /* Those of a role, as the verifier wants them; revoked ones are left out of every other role. */
 int trust_select(struct arena *a, const struct trust_key *keys, int n, bool revoked,
                  struct public_key **out, int *nout, struct err *e) MUST_USE;
 
-/* Puts a public key file under trust; name: of the file to be, without suffix. Refused when the key is
- * revoked or the name belongs to another key. *path: where it is now; arena. */
+/* Puts a public key file under trust; name: of the file to be, without suffix. Refused when the key
+ * is revoked or the name belongs to another key. *path: where it is now; arena. */
 int trust_add(struct arena *a, const char *file, const char *name, const char **path,
               struct err *e) MUST_USE;
 

@@ -1,8 +1,8 @@
 /* `assay validate`: the simulator against published measurements. */
+#include "harness/run/validate.h"
 #include "harness/cli/out.h"
 #include "harness/cli/term.h"
 #include "harness/cli/verbs.h"
-#include "harness/run/validate.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,6 +14,7 @@ struct validate_args {
 };
 
 #define AT(field) offsetof(struct validate_args, field)
+// clang-format off
 static const struct option validate_options[] = {
     {.name = "points", .type = OPT_BOOL, .offset = AT(points), .help = "each modelled row too"},
     {.name = "set", .type = OPT_STR, .offset = AT(set), .unit = "CHIP.KEY=VALUE", .flags = CLI_LIST,
@@ -22,6 +23,7 @@ static const struct option validate_options[] = {
      .help = "each row that is not modelled, and why (--json always has them)"},
     {0},
 };
+// clang-format on
 
 static const char *text_at(const json_t *o, const char *name) {
     const char *s = json_string_value(json_object_get(o, name));
@@ -37,8 +39,8 @@ static void percent_cell(struct table *t, const json_t *row, const char *name, b
 }
 
 static void print_errors(const json_t *by, struct arena *a, FILE *out) {
-    static const char *const headings[] = {"kind",   "generation", "size class", "n",
-                                           "mean",   "median",     "p95",        "bias"};
+    static const char *const headings[] = {"kind", "generation", "size class", "n",
+                                           "mean", "median",     "p95",        "bias"};
     struct table t;
     size_t i;
     json_t *row;
@@ -125,7 +127,8 @@ static void print_report(const struct validate_args *a, const json_t *report, st
 
 static int run_validate(void *options, struct err *e) {
     struct validate_args *a = options;
-    struct validate_options o = {.overrides = a->set.v, .noverrides = a->set.n, .points = a->points};
+    struct validate_options o = {
+        .overrides = a->set.v, .noverrides = a->set.n, .points = a->points};
     json_t *report = NULL;
     int rc = validate_files(a->c.args.v, a->c.args.n, &o, &report, e);
     if (rc)
@@ -138,6 +141,7 @@ static int run_validate(void *options, struct err *e) {
     return 0;
 }
 
+// clang-format off
 const struct verb verb_validate = {
     .name = "validate",
     .usage = "DATA.csv...",
@@ -153,3 +157,4 @@ const struct verb verb_validate = {
     .options = (const struct option *const[]){validate_options, common_output, NULL},
     .run = run_validate,
 };
+// clang-format on

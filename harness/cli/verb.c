@@ -7,9 +7,8 @@
 #include <string.h>
 
 const struct verb *const verb_all[] = {
-    &verb_run,   &verb_sweep,   &verb_verify, &verb_show,  &verb_list, &verb_query,
-    &verb_serve, &verb_inspect, &verb_validate, &verb_key, &verb_price, &verb_help,
-    NULL,
+    &verb_run,     &verb_sweep,    &verb_verify, &verb_show,  &verb_list, &verb_query, &verb_serve,
+    &verb_inspect, &verb_validate, &verb_key,    &verb_price, &verb_help, NULL,
 };
 
 const struct verb *verb_find(const char *name) {
@@ -19,27 +18,35 @@ const struct verb *verb_find(const char *name) {
     return NULL;
 }
 
+// clang-format off
 const struct option common_output[] = {
     {.name = "json", .type = OPT_BOOL, .offset = offsetof(struct common, json),
      .help = "print exactly one JSON object"},
     {0},
 };
+// clang-format on
 
+// clang-format off
 const struct option common_store[] = {
     {.name = "db", .type = OPT_STR, .offset = offsetof(struct common, db), .unit = "FILE",
      .help = "the store; else $ASSAY_DB, else $XDG_DATA_HOME/assay/assay.db"},
     {0},
 };
+// clang-format on
 
+// clang-format off
 const struct option common_help[] = {
     {.name = "help", .type = OPT_BOOL, .offset = offsetof(struct common, help),
      .help = "print this and do nothing"},
     {0},
 };
+// clang-format on
 
-/* Written by the handler, read by every driver thread through a pointer; int is sig_atomic_t here. */
+/* Written by the handler, read by every driver thread through a pointer; int is sig_atomic_t here.
+ */
 volatile int stop_flag;
-_Static_assert(_Generic((sig_atomic_t)0, int: 1, default: 0), "the stop flag is set in a handler");
+_Static_assert(_Generic((sig_atomic_t)0, int : 1, default : 0),
+               "the stop flag is set in a handler");
 
 static void on_signal(int number) {
     if (stop_flag) {

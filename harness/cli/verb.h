@@ -2,8 +2,8 @@
  * verbs share by reference. Parsing, `assay help`, `assay VERB --help`, the man page and the shell
  * completion all read these rows and nothing else.
  *
- * The row of an option is a `struct option` (harness/core/options.h) read a little differently here:
- * `unit` is what help shows for the value (FILE, NAME, RATE); empty, the type's own word. */
+ * The row of an option is a `struct option` (harness/core/options.h) read a little differently
+ * here: `unit` is what help shows for the value (FILE, NAME, RATE); empty, the type's own word. */
 #ifndef HARNESS_CLI_VERB_H
 #define HARNESS_CLI_VERB_H
 
@@ -39,18 +39,18 @@ struct common {
 
 struct verb {
     const char *name;
-    const char *usage;   /* arguments, as help shows them: "WORKLOAD" */
-    const char *summary; /* one line */
-    const char *about;   /* paragraphs apart by an empty line; for --help and the man page */
-    const char *examples;/* "command\n" lines, a comment line begins with '#' */
+    const char *usage;      /* arguments, as help shows them: "WORKLOAD" */
+    const char *summary;    /* one line */
+    const char *about;      /* paragraphs apart by an empty line; for --help and the man page */
+    const char *examples;   /* "command\n" lines, a comment line begins with '#' */
     int args_min, args_max; /* positional arguments; max -1 = any number */
     size_t options_size;    /* of a struct that begins with struct common */
     const struct option *const *options; /* tables, own first; ends with NULL */
-    bool backends;          /* help lists the backends and their own options too */
+    bool backends;                       /* help lists the backends and their own options too */
     int (*run)(void *options, struct err *e); /* 0 or ASSAY_E*; results on stdout */
 };
 
-extern const struct verb *const verb_all[]; /* in the contract's order; ends with NULL */
+extern const struct verb *const verb_all[];     /* in the contract's order; ends with NULL */
 const struct verb *verb_find(const char *name); /* NULL when there is none */
 
 /* Shared tables. */
@@ -58,8 +58,8 @@ extern const struct option common_output[]; /* --json */
 extern const struct option common_store[];  /* --db */
 extern const struct option common_help[];   /* --help; every verb has it without naming it */
 
-/* Raised by SIGINT and SIGTERM once stop_install was called; a second signal ends the process as the
- * signal does by default. */
+/* Raised by SIGINT and SIGTERM once stop_install was called; a second signal ends the process as
+ * the signal does by default. */
 extern volatile int stop_flag;
 void stop_install(void);
 

@@ -1,10 +1,10 @@
 /* `assay verify`: the verifier's report, under the keys that count on this machine. */
+#include "results/verify.h"
 #include "harness/cli/out.h"
 #include "harness/cli/summary.h"
 #include "harness/cli/term.h"
 #include "harness/cli/trust.h"
 #include "harness/cli/verbs.h"
-#include "results/verify.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -14,11 +14,13 @@ struct verify_args {
     bool all;
 };
 
+// clang-format off
 static const struct option verify_options[] = {
     {.name = "all", .type = OPT_BOOL, .offset = offsetof(struct verify_args, all),
      .help = "the whole store: register, every run, every row against its payload"},
     {0},
 };
+// clang-format on
 
 struct keys {
     struct public_key *key;
@@ -37,7 +39,8 @@ static int look(const struct verify_args *a, struct store *s, const char *file,
     return verify_run(s, ref, k->key, k->n, outcome, report, e);
 }
 
-/* A record that nobody trusted signed may be one that a revoked key signed: that has its own name. */
+/* A record that nobody trusted signed may be one that a revoked key signed: that has its own name.
+ */
 static int tell_revoked(const struct verify_args *a, struct store *s, const char *file,
                         const struct keys *revoked, enum verify_outcome *outcome, json_t *report,
                         struct err *e) {
@@ -92,8 +95,8 @@ static void print_checks(const json_t *checks, struct arena *a, int indent, FILE
 
 /* Members of the report that the checks do not say already, as they come. */
 static void print_rest(const json_t *report, FILE *out) {
-    static const char *const said[] = {"outcome", "run",      "class",         "checks", "chip",
-                                       "chips",   "verdict",  "record_sha256", "register"};
+    static const char *const said[] = {"outcome", "run",     "class",         "checks",  "chip",
+                                       "chips",   "verdict", "record_sha256", "register"};
     json_t *rest = json_copy((json_t *)(uintptr_t)report);
     for (size_t i = 0; i < sizeof said / sizeof *said; i++)
         json_object_del(rest, said[i]);
@@ -164,6 +167,7 @@ static int run_verify(void *options, struct err *e) {
     return rc;
 }
 
+// clang-format off
 const struct verb verb_verify = {
     .name = "verify",
     .usage = "[RUN|FILE]",
@@ -186,3 +190,4 @@ const struct verb verb_verify = {
     .options = (const struct option *const[]){verify_options, common_store, common_output, NULL},
     .run = run_verify,
 };
+// clang-format on

@@ -1,5 +1,5 @@
-/* Sweeps: the product of the axes, a run for each point, the Pareto frontier over throughput per chip
- * and interactivity. Prints nothing. */
+/* Sweeps: the product of the axes, a run for each point, the Pareto frontier over throughput per
+ * chip and interactivity. Prints nothing. */
 #include "harness/run/sweep.h"
 
 #include <assert.h>
@@ -51,7 +51,9 @@ static int mark_frontier(struct sweep *s, struct err *e) {
         const struct sweep_point *p = &s->point[i];
         double rate = isnan(p->output_tokens_per_s) ? p->step_tokens_per_s : p->output_tokens_per_s;
         x[i] = !p->valid ? ABSENT : chips_known ? p->per_chip : rate;
-        y[i] = !isnan(p->per_user) ? p->per_user : p->step_p50_ns > 0 ? 1e9 / p->step_p50_ns : ABSENT;
+        y[i] = !isnan(p->per_user)  ? p->per_user
+               : p->step_p50_ns > 0 ? 1e9 / p->step_p50_ns
+                                    : ABSENT;
     }
     pareto_mark(x, y, s->npoints, on);
     for (int i = 0; i < s->npoints; i++)
@@ -239,7 +241,7 @@ static json_t *point_to_json(const struct sweep *s, const struct sweep_point *p)
         /* numbers as numbers: a plot's axis */
         int64_t whole;
         double number;
-        json_t *v = !parse_i64(p->value[i], &whole)   ? json_integer(whole)
+        json_t *v = !parse_i64(p->value[i], &whole)    ? json_integer(whole)
                     : !parse_f64(p->value[i], &number) ? json_real(number)
                                                        : json_string(p->value[i]);
         bad |= json_object_set_new(over, s->axis[i].name, v);
@@ -254,8 +256,9 @@ static json_t *point_to_json(const struct sweep *s, const struct sweep_point *p)
     }
     bad |= put_number(o, "output_tokens_per_s", p->output_tokens_per_s);
     bad |= put_number(o, "step_tokens_per_s", p->step_tokens_per_s);
-    bad |= put_number(o, isnan(p->step_tokens_per_s) ? "output_tokens_per_s_per_chip"
-                                                     : "step_tokens_per_s_per_chip",
+    bad |= put_number(o,
+                      isnan(p->step_tokens_per_s) ? "output_tokens_per_s_per_chip"
+                                                  : "step_tokens_per_s_per_chip",
                       p->per_chip);
     bad |= put_number(o, "tokens_per_s_per_user", p->per_user);
     bad |= put_number(o, "requests_per_s", p->requests_per_s);

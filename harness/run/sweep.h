@@ -1,7 +1,7 @@
 /* A sweep: one run per operating point, and which of the points no other one beats.
  *
- * A point is a choice of one value for each axis; axes multiply, the last one moves fastest. A point
- * that fails is kept with its error and the sweep goes on; an interrupted one ends it. */
+ * A point is a choice of one value for each axis; axes multiply, the last one moves fastest. A
+ * point that fails is kept with its error and the sweep goes on; an interrupted one ends it. */
 #ifndef HARNESS_RUN_SWEEP_H
 #define HARNESS_RUN_SWEEP_H
 
@@ -26,22 +26,22 @@ struct sweep_axis {
     int n;
 };
 
-/* "1,2,4" into axis->value; "key=1,2,4" for sweep_axis_over, where a key "o.NAME" is a backend option
- * and any other a workload path. where: how messages call it, e.g. "--over". Empty lists, empty values
- * and repeated values are ASSAY_EUSAGE. */
+/* "1,2,4" into axis->value; "key=1,2,4" for sweep_axis_over, where a key "o.NAME" is a backend
+ * option and any other a workload path. where: how messages call it, e.g. "--over". Empty lists,
+ * empty values and repeated values are ASSAY_EUSAGE. */
 int sweep_axis_list(struct sweep_axis *axis, const char *list, const char *where, struct arena *a,
                     struct err *e) MUST_USE;
 int sweep_axis_over(struct sweep_axis *axis, const char *text, const char *where, struct arena *a,
                     struct err *e) MUST_USE;
 
 struct sweep_point {
-    char label[SWEEP_LABEL];  /* "concurrency=4 o.chips=8" */
+    char label[SWEEP_LABEL]; /* "concurrency=4 o.chips=8" */
     const char *value[SWEEP_AXES_MAX];
-    int code;                 /* 0, or ASSAY_E* of run_execute */
-    char error[1024];         /* when it failed before anything ran; else "" */
-    char uuid[RUN_UUID];      /* "" when nothing was stored */
+    int code;            /* 0, or ASSAY_E* of run_execute */
+    char error[1024];    /* when it failed before anything ran; else "" */
+    char uuid[RUN_UUID]; /* "" when nothing was stored */
     bool valid, frontier;
-    json_t *summary;          /* the run's; NULL when nothing was stored */
+    json_t *summary; /* the run's; NULL when nothing was stored */
     /* from the summary's metrics; NAN = absent */
     double output_tokens_per_s, per_chip, per_user, ttft_p50_ns, ttft_p99_ns, tpot_p50_ns,
         requests_per_s, step_p50_ns, step_tokens_per_s;
@@ -57,9 +57,9 @@ struct sweep {
 
 typedef void sweep_visit_fn(void *ctx, const struct sweep *s, int index, bool ended);
 
-/* Runs every point; base gives all that the axes do not. visit is called before and after each point,
- * may be NULL. Returns 0, or the code of the point whose exit code is the highest; s is filled either
- * way, release it. Too many points: ASSAY_EUSAGE before anything ran. */
+/* Runs every point; base gives all that the axes do not. visit is called before and after each
+ * point, may be NULL. Returns 0, or the code of the point whose exit code is the highest; s is
+ * filled either way, release it. Too many points: ASSAY_EUSAGE before anything ran. */
 int sweep_execute(const struct run_options *base, const struct sweep_axis *axes, int naxes,
                   sweep_visit_fn *visit, void *ctx, struct sweep *s, struct err *e) MUST_USE;
 void sweep_release(struct sweep *s);
@@ -71,8 +71,9 @@ int sweep_plan(const struct run_options *base, const struct sweep_axis *axes, in
 /* {"points":[…],"frontier":[run ids]}; new reference, NULL when memory runs out. */
 json_t *sweep_to_json(const struct sweep *s);
 
-/* Marks the points that no other beats: another beats i when it is at least as good in x and in y and
- * better in one; more is better in both. NAN in either takes a point out. Equal points stay together. */
+/* Marks the points that no other beats: another beats i when it is at least as good in x and in y
+ * and better in one; more is better in both. NAN in either takes a point out. Equal points stay
+ * together. */
 void pareto_mark(const double *x, const double *y, int n, bool *on_frontier);
 
 #endif

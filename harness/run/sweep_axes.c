@@ -19,8 +19,9 @@ int sweep_axis_list(struct sweep_axis *axis, const char *list, const char *where
     for (const char *c = list;; c++) {
         size_t length = strcspn(c, ",");
         if (length == 0)
-            return err_set(e, ASSAY_EUSAGE, "%s: expected values apart by commas, found an empty one in '%s'",
-                           where, list);
+            return err_set(e, ASSAY_EUSAGE,
+                           "%s: expected values apart by commas, found an empty one in '%s'", where,
+                           list);
         const char *value = arena_strndup(a, c, length);
         if (!value)
             return err_set(e, ASSAY_ENOMEM, "out of memory");
