@@ -89,9 +89,9 @@ Test(results_jcs, integers_are_exact_to_the_edge) {
 Test(results_jcs, numbers_that_json_has_not) {
     char out[32];
     struct err e = {0};
-    cr_assert(eq(int, jcs_number(NAN, out, &e), ASSAY_EINPUT));
-    cr_assert(eq(int, jcs_number(INFINITY, out, &e), ASSAY_EINPUT));
-    cr_assert(eq(int, jcs_number(-INFINITY, out, &e), ASSAY_EINPUT));
+    cr_assert(eq(int, jcs_number((double)NAN, out, &e), ASSAY_EINPUT));
+    cr_assert(eq(int, jcs_number((double)INFINITY, out, &e), ASSAY_EINPUT));
+    cr_assert(eq(int, jcs_number(-(double)INFINITY, out, &e), ASSAY_EINPUT));
 }
 
 Test(results_jcs, neither_locale_nor_rounding_mode_matters) {

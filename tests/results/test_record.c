@@ -359,7 +359,7 @@ Test(results_record, what_json_cannot_hold_is_an_error_not_a_gap) {
     struct buf b;
     struct err e = {0};
     buf_init(&b, 1 << 20);
-    f->metrics.m[0].value = NAN;
+    f->metrics.m[0].value = (double)NAN;
     cr_assert(eq(int, record_build(&f->in, &b, &e), ASSAY_EINPUT));
     cr_assert(strstr(e.text, "metrics") != NULL, "%s", e.text);
     f->metrics.m[0].value = 1;
