@@ -237,7 +237,36 @@ static struct object system_part(const struct record_input *in) {
     return o;
 }
 
-static struct object backend_part(const struct record_input *in) {
+/* A backend's own words: model version, engine settings, chip, calibration. What is long (a whole
+ * chip file) is named by its digest; the backend document, which config.digest covers, has it in
+ * full. */
+static struct object details_part(const json_t *details, struct err *e) {
+    enum { INLINE_MAX_BYTES = 1024 };
+    struct object o = object_new();
+    struct buf text;
+    json_t *shallow = json_copy((json_t *)(uintptr_t)details), *v;
+    const char *name;
+    buf_init(&text, 1024 * 1024);
+    json_object_foreach(shallow, name, v) {
+        unsigned char digest[32];
+        buf_clear(&text);
+        json_t *copy = profile_copy(v);
+        if (!copy || jcs_encode(copy, &text, e))
+            o.bad = "backend.details";
+        if (text.n <= INLINE_MAX_BYTES) {
+            put(&o, name, copy);
+            continue;
+        }
+        json_decref(copy);
+        sha256(text.p, text.n, digest);
+        put(&o, name, json_pack("{s:o}", "digest", digest_json(digest)));
+    }
+    json_decref(shallow);
+    buf_release(&text);
+    return o;
+}
+
+static struct object backend_part(const struct record_input *in, struct err *e) {
     struct object o = object_new();
     const json_t *b = in->begin->backend, *details = json_object_get(b, "details");
     put_text(&o, "name", text_of(b, "name"));
@@ -245,8 +274,8 @@ static struct object backend_part(const struct record_input *in) {
     put(&o, "config", json_pack("{s:o}", "digest", digest_json(in->handle->backend_sha256)));
     if (text_of(b, "modelId") && text_of(b, "modelId")[0])
         put_text(&o, "modelId", text_of(b, "modelId"));
-    if (details) /* a simulator's model version, chip and calibration digests */
-        put(&o, "details", profile_copy(details));
+    if (details)
+        put_object(&o, "details", details_part(details, e));
     return o;
 }
 
@@ -392,7 +421,7 @@ static struct object predicate(const struct record_input *in, struct err *e) {
     put_object(&p, "harness", harness_part(in));
     put_object(&p, "workload", workload_part(in, e));
     put_object(&p, "system", system_part(in));
-    put_object(&p, "backend", backend_part(in));
+    put_object(&p, "backend", backend_part(in, e));
     put_object(&p, "rules", rules_part(in));
     put(&p, "environment",
         json_pack("{s:o}", "digest", digest_json(in->handle->environment_sha256)));

@@ -46,7 +46,7 @@ static struct fixture *fixture(void) {
         .rules = own(f, "{\"name\":\"default\",\"version\":3}"),
         .backend = own(f, "{\"name\":\"tpu-sim\",\"version\":\"1\",\"class\":\"simulated\","
                           "\"modelId\":\"sim/v6e-8/llama3.1-8b\","
-                          "\"details\":{\"chipDigest\":\"ab\",\"big\":9223372036854775807}}"),
+                          "\"details\":{\"engine\":{\"batch\":8},\"big\":9223372036854775807}}"),
         .environment = own(f, "{\"kernel\":\"6.1\"}"),
         .mode = "performance",
         .load_kind = "poisson",
@@ -225,6 +225,7 @@ Test(results_record, has_every_required_field) {
     cr_assert(eq(str, text_at(p, "warmup.rule"), "requests:16"));
     cr_assert(eq(str, text_at(p, "metrics.1.ciReason"), "deterministic"));
     cr_assert(eq(str, text_at(p, "backend.details.big"), "9223372036854775807"));
+    cr_assert(at(p, "backend.details.engine.batch") != NULL, "short parts are there in full");
     cr_assert(eq(str, text_at(p, "compat.vllm.total"), "9007199254740993"));
     cr_assert(eq(str, text_at(p, "clock.drift"), "1e+300"));
     cr_assert(eq(int, json_is_true(at(p, "harness.dirty")),
@@ -260,6 +261,25 @@ Test(results_record, subjects_are_the_digests_of_the_run) {
     }
     cr_assert(eq(int, record_subject(s, "absent", d, &e), ASSAY_EINPUT));
     json_decref(s);
+    free(text);
+    release(f);
+}
+
+Test(results_record, long_backend_details_are_named_by_digest) {
+    struct fixture *f = fixture();
+    json_t *s, *long_text = json_array();
+    const json_t *p;
+    size_t n;
+    unsigned char digest[32];
+    for (int i = 0; i < 600; i++)
+        json_array_append_new(long_text, json_integer(i));
+    json_object_set(json_object_get(f->begin.backend, "details"), "chip", long_text);
+    char *text = build(f, &n);
+    cr_assert(zero(int, record_parse(text, n, &s, &p, NULL)));
+    cr_assert(zero(int, jcs_sha256(long_text, digest, NULL)));
+    cr_assert(eq(str, text_at(p, "backend.details.chip.digest.sha256"), hex32(digest)));
+    json_decref(s);
+    json_decref(long_text);
     free(text);
     release(f);
 }
