@@ -84,8 +84,22 @@ void body_put_json_string(struct buf *out, const char *s) {
     buf_putc(out, '"');
 }
 
+/* Two decimal digits each, 00 to 99. */
+static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                            "25262728293031323334353637383940414243444546474849"
+                            "50515253545556575859606162636465666768697071727374"
+                            "75767778798081828384858687888990919293949596979899";
+_Static_assert(sizeof pairs == 201, "a hundred pairs");
+
 /* Decimal digits of v at p; returns the end. At most 10. */
 static char *put_decimal(char *p, uint32_t v) {
+    if (v >= 10000 && v < 100000) { /* the usual id */
+        uint32_t low = v % 10000;
+        p[0] = (char)('0' + v / 10000);
+        memcpy(p + 1, pairs + low / 100 * 2, 2);
+        memcpy(p + 3, pairs + low % 100 * 2, 2);
+        return p + 5;
+    }
     char digits[10];
     int n = 0;
     do
@@ -100,16 +114,19 @@ static void put_ids(const struct body_template *t, const struct request *r, stru
     char *from = buf_reserve(out, (size_t)r->isl * 11 + 2), *p = from;
     if (!from)
         return;
-    *p++ = '[';
+    const uint64_t count = t->id_count;
+    const uint32_t low = t->id_low;
     uint64_t hash = 0;
-    for (uint32_t i = 0; i < r->isl; i++) {
+    *p++ = '[';
+    for (uint32_t i = 0; i < r->isl; i++, hash >>= 16) {
         if (i % 4 == 0)
             hash = block_hash(r->content_seed, i / 4);
-        p = put_decimal(p, t->id_low + (uint32_t)((uint64_t)lane(hash, i) * t->id_count >> 16));
+        p = put_decimal(p, low + (uint32_t)((hash & 0xFFFF) * count >> 16));
         *p++ = ',';
     }
-    p[r->isl ? -1 : 0] = ']';
-    p += r->isl ? 0 : 1;
+    if (r->isl)
+        p--;
+    *p++ = ']';
     out->n += (size_t)(p - from);
 }
 

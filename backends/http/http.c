@@ -171,18 +171,19 @@ static int make_headers(struct http *h, struct err *e) {
     return rc;
 }
 
+/* connections 0: as many as the system grants, since nobody knows how many it will take. */
 static int check_file_limit(int64_t connections, struct err *e) {
+    enum { OTHER_FILES = 128, UNBOUNDED = 65536 };
     struct rlimit r;
-    rlim_t want = (rlim_t)connections + 128;
+    rlim_t want = connections ? (rlim_t)connections + OTHER_FILES : UNBOUNDED;
     if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur == RLIM_INFINITY || r.rlim_cur >= want)
         return 0;
     rlim_t had = r.rlim_cur;
     r.rlim_cur = r.rlim_max == RLIM_INFINITY || r.rlim_max >= want ? want : r.rlim_max;
-    if (r.rlim_cur < want || setrlimit(RLIMIT_NOFILE, &r))
-        return err_set(
-            e, ASSAY_EENV,
-            "%lld requests in flight need %lld open files, the limit is %lld (ulimit -n)",
-            (long long)connections, (long long)want, (long long)had);
+    if ((setrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur < want) && connections)
+        return err_set(e, ASSAY_EENV,
+                       "%lld requests in flight need %lld open files, the limit is %lld (ulimit)",
+                       (long long)connections, (long long)want, (long long)had);
     return 0;
 }
 
@@ -279,7 +280,7 @@ static int prewarm(struct http *h, int64_t n, struct err *e) {
 static void http_close(struct backend *b);
 
 static int http_open(const struct backend_open_args *args, struct backend **out, struct err *e) {
-    enum { SLOTS_UNBOUNDED = 64, PREWARM_MAX = 256 };
+    enum { SLOTS_UNBOUNDED = 64, KEPT_UNBOUNDED = 4096, PREWARM_MAX = 256 };
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, global_init);
     struct http *h = calloc(1, sizeof *h);
@@ -304,7 +305,8 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
         rc = err_set(e, ASSAY_EUSAGE, "backend 'http' needs -o url=http://host:port");
         goto out;
     }
-    if ((rc = check_file_limit(slots, e)) || (rc = read_key(h, e)) || (rc = make_headers(h, e)) ||
+    if ((rc = check_file_limit(args->max_in_flight, e)) || (rc = read_key(h, e)) ||
+        (rc = make_headers(h, e)) ||
         (rc = endpoint_resolve(&h->endpoint, o->url, chat, o->unix_socket, e)) ||
         (rc = endpoint_probe(h, e)))
         goto out;
@@ -328,7 +330,9 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
                                                                : 0,
     };
     if ((rc = body_template_init(&h->body, &body, e)) ||
-        (rc = loop_init(&h->loop, (long)slots + 16, e)) || (rc = grow_ready(h, e)))
+        (rc =
+             loop_init(&h->loop, args->max_in_flight > 0 ? (long)slots + 16 : KEPT_UNBOUNDED, e)) ||
+        (rc = grow_ready(h, e)))
         goto out;
     for (int64_t i = 0; i < slots && !rc; i++)
         rc = add_slot(h, e);

@@ -32,6 +32,8 @@ extern const struct option http_options_table[];
  * the tail, stays sorted by deadline. */
 enum slot_timer { TIMER_FIRST_TOKEN, TIMER_IDLE, TIMER_TOTAL, TIMER_DRAIN, TIMER_COUNT };
 
+enum { SLOT_ERROR_BYTES = 4096 }; /* kept of an answer that is an error */
+
 struct slot;
 struct slot_link {
     struct slot *prev, *next;
@@ -123,20 +125,25 @@ struct http {
     struct http_counts counts;
     struct err fatal; /* code != 0: the run cannot go on */
     int first_error_class, first_error_status;
-    char first_error[4097];
+    char first_error[SLOT_ERROR_BYTES + 1];
 };
 
 /* http.c */
 void http_easy_common(struct http *h, CURL *easy);
 
-/* stream.c: the life of a slot */
+/* slot.c */
 int slot_new(struct http *h, struct slot **out, struct err *e) MUST_USE;
 void slot_free(struct slot *s);
 int slot_start(struct slot *s, const struct request *r, struct err *e) MUST_USE;
-void slot_finish(struct slot *s, CURLcode code); /* the transfer has left the loop */
-void slot_abort(struct slot *s, int fail_class);
+void timer_arm(struct slot *s, enum slot_timer k, int64_t now_ns);
+void timer_disarm(struct slot *s, enum slot_timer k);
 void slots_check_timers(struct http *h, int64_t now_ns);
-int64_t slots_next_timer(const struct http *h);
+int64_t slots_next_timer(const struct http *h); /* INT64_MAX = none */
+
+/* stream.c */
+void stream_attach(struct slot *s);              /* sets the callbacks of its easy handle, once */
+void slot_finish(struct slot *s, CURLcode code); /* the transfer has left the loop */
+void slot_abort(struct slot *s, int fail_class); /* takes it out of the loop, then finishes it */
 void flush_pending_token(struct http *h);
 
 #endif

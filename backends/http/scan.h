@@ -44,6 +44,9 @@ enum scan_result {
     SCAN_MALFORMED, /* not JSON */
 };
 
+/* Nothing seen: no flags, counts -1. */
+void scan_none(struct scan *out);
+
 enum scan_result scan_event(const char *p, size_t n, struct scan *out);
 
 /* The same facts from a tree. False when the document is not an object. */

@@ -15,40 +15,6 @@
 #include <string.h>
 #include <strings.h>
 
-enum { ERROR_EXCERPT_BYTES = 4096 };
-
-/* ---- timers ---- */
-
-static void timer_disarm(struct slot *s, enum slot_timer k) {
-    struct slot_link *link = &s->timer[k];
-    struct slot_list *list = &s->h->timers[k];
-    if (!link->armed)
-        return;
-    *(link->prev ? &link->prev->timer[k].next : &list->head) = link->next;
-    *(link->next ? &link->next->timer[k].prev : &list->tail) = link->prev;
-    *link = (struct slot_link){0};
-}
-
-static void timer_arm(struct slot *s, enum slot_timer k, int64_t now_ns) {
-    struct slot_list *list = &s->h->timers[k];
-    timer_disarm(s, k);
-    if (!list->duration_ns)
-        return;
-    s->timer[k] = (struct slot_link){list->tail, NULL, now_ns + list->duration_ns, true};
-    *(list->tail ? &list->tail->timer[k].next : &list->head) = s;
-    list->tail = s;
-}
-
-int64_t slots_next_timer(const struct http *h) {
-    int64_t at = INT64_MAX;
-    for (int k = 0; k < TIMER_COUNT; k++) {
-        const struct slot *s = h->timers[k].head;
-        if (s && s->timer[k].at_ns < at)
-            at = s->timer[k].at_ns;
-    }
-    return at;
-}
-
 /* ---- events ---- */
 
 void flush_pending_token(struct http *h) {
@@ -93,8 +59,8 @@ static void note_error(struct slot *s, const char *text, size_t n) {
         return;
     h->first_error_class = s->fail;
     h->first_error_status = s->status;
-    if (n > ERROR_EXCERPT_BYTES)
-        n = ERROR_EXCERPT_BYTES;
+    if (n > SLOT_ERROR_BYTES)
+        n = SLOT_ERROR_BYTES;
     memcpy(h->first_error, text, n);
     h->first_error[n] = '\0';
     size_t key = h->api_key ? strlen(h->api_key) : 0;
@@ -106,7 +72,7 @@ static void note_error(struct slot *s, const char *text, size_t n) {
 static void fail(struct slot *s, enum fail_class c, const char *text, size_t n) {
     if (s->fail)
         return;
-    s->fail = c;
+    s->fail = (int)c;
     note_error(s, text, n);
     timer_disarm(s, TIMER_FIRST_TOKEN);
     timer_disarm(s, TIMER_IDLE);
@@ -268,8 +234,8 @@ static size_t on_body(char *p, size_t one, size_t n, void *ctx) {
             fail(s, FAIL_BAD_JSON, "the body is larger than max_event", 33);
         return s->fail ? 0 : n;
     default:
-        if (s->answer.n < ERROR_EXCERPT_BYTES)
-            buf_put(&s->answer, p, n < ERROR_EXCERPT_BYTES ? n : ERROR_EXCERPT_BYTES);
+        if (s->answer.n < SLOT_ERROR_BYTES)
+            buf_put(&s->answer, p, n < SLOT_ERROR_BYTES ? n : SLOT_ERROR_BYTES);
         return n;
     }
 }
@@ -544,37 +510,8 @@ void slot_abort(struct slot *s, int fail_class) {
     slot_finish(s, CURLE_ABORTED_BY_CALLBACK);
 }
 
-void slots_check_timers(struct http *h, int64_t now_ns) {
-    static const int classes[TIMER_COUNT] = {
-        [TIMER_FIRST_TOKEN] = FAIL_TIMEOUT_FIRST_TOKEN,
-        [TIMER_IDLE] = FAIL_TIMEOUT_IDLE,
-        [TIMER_TOTAL] = FAIL_TIMEOUT_TOTAL,
-        [TIMER_DRAIN] = FAIL_NO_OUTPUT, /* only when [DONE] came without a token */
-    };
-    for (int k = 0; k < TIMER_COUNT; k++)
-        while (h->timers[k].head && h->timers[k].head->timer[k].at_ns <= now_ns)
-            slot_abort(h->timers[k].head, classes[k]);
-}
-
-/* ---- slots ---- */
-
-int slot_new(struct http *h, struct slot **out, struct err *e) {
-    struct slot *s = calloc(1, sizeof *s);
-    if (!s || !(s->easy = curl_easy_init())) {
-        free(s);
-        return err_set(e, ASSAY_ENOMEM, "out of memory");
-    }
-    s->h = h;
-    buf_init(&s->body, BODY_MAX_BYTES);
-    buf_init(&s->answer, (size_t)h->o.max_event_bytes);
-    buf_reserve(&s->answer, h->o.stream ? ERROR_EXCERPT_BYTES : 65536);
-    sse_init(&s->sse, (size_t)h->o.max_event_bytes);
+void stream_attach(struct slot *s) {
     CURL *c = s->easy;
-    http_easy_common(h, c);
-    curl_easy_setopt(c, CURLOPT_PRIVATE, s);
-    curl_easy_setopt(c, CURLOPT_URL, h->endpoint.url);
-    curl_easy_setopt(c, CURLOPT_POST, 1L);
-    curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, s);
     curl_easy_setopt(c, CURLOPT_HEADERFUNCTION, on_header);
@@ -582,55 +519,4 @@ int slot_new(struct http *h, struct slot **out, struct err *e) {
     curl_easy_setopt(c, CURLOPT_DEBUGFUNCTION, on_debug);
     curl_easy_setopt(c, CURLOPT_DEBUGDATA, s);
     curl_easy_setopt(c, CURLOPT_VERBOSE, 1L);
-    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, s->curl_error);
-    curl_easy_setopt(c, CURLOPT_UPLOAD_BUFFERSIZE, 512L * 1024);
-    if (!h->o.reuse) {
-        curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, 1L);
-        curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L);
-    }
-    *out = s;
-    return 0;
-}
-
-void slot_free(struct slot *s) {
-    if (!s)
-        return;
-    curl_easy_cleanup(s->easy);
-    buf_release(&s->body);
-    buf_release(&s->answer);
-    sse_release(&s->sse);
-    free(s);
-}
-
-int slot_start(struct slot *s, const struct request *r, struct err *e) {
-    struct http *h = s->h;
-    int rc = body_build(&h->body, r, &s->body, e);
-    if (rc)
-        return rc;
-    buf_clear(&s->answer);
-    sse_clear(&s->sse);
-    s->curl_error[0] = '\0';
-    s->active = true;
-    s->request = r->id;
-    s->osl = r->osl;
-    s->out_bytes = 0;
-    s->begun = s->sent = s->read_is_head = s->is_json = s->done_seen = s->finish_seen = false;
-    s->read_action = 0;
-    s->mode = MODE_HEAD;
-    s->status = 0;
-    s->ids_complete = true;
-    s->token_events = 0;
-    s->ids = 0;
-    s->cumulative = s->prompt_tokens = s->completion_tokens = s->cached_tokens =
-        s->reasoning_tokens = -1;
-    s->fail = FAIL_NONE;
-    h->counts.requests++;
-    h->in_flight++;
-    int64_t now = clock_now_ns();
-    timer_arm(s, TIMER_TOTAL, now);
-    if (h->o.stream)
-        timer_arm(s, TIMER_FIRST_TOKEN, now);
-    curl_easy_setopt(s->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body.n);
-    curl_easy_setopt(s->easy, CURLOPT_POSTFIELDS, s->body.p);
-    return loop_add(&h->loop, s->easy, e);
 }

@@ -7,6 +7,7 @@
  * and looks for one key. Prints CPU time per request of both and their ratio, the differences
  * between the client's stamps and the server's, and how late wait() returns from a deadline. */
 #include "backends/backend.h"
+#include "backends/http/body.h"
 #include "backends/http/scan.h"
 #include "backends/http/sse.h"
 #include "harness/core/clock.h"
@@ -457,6 +458,28 @@ static void bench_parse(void) {
     sse_release(&s);
 }
 
+static void bench_body(void) {
+    enum { N = 500, ISL = 8192 };
+    struct body_options o = {.model = "m", .max_tokens_field = "max_tokens", .vocab = 128256};
+    struct request r = {.isl = ISL, .osl = 1024};
+    struct body_template t;
+    struct buf b;
+    buf_init(&b, BODY_MAX_BYTES);
+    if (body_template_init(&t, &o, NULL))
+        die("body");
+    int64_t ns = clock_cpu_ns();
+    for (int i = 0; i < N; i++) {
+        r.content_seed = (uint64_t)i;
+        if (body_build(&t, &r, &b, NULL))
+            die("body");
+    }
+    ns = clock_cpu_ns() - ns;
+    printf("  %-38s %.1f us CPU for %d token ids (%.1f ns a token)\n", "building a request body",
+           (double)ns / N / 1e3, ISL, (double)ns / N / ISL);
+    buf_release(&b);
+    body_template_release(&t);
+}
+
 /* With an argument, `backend` or `bare`, only that client takes its turns: for profilers. */
 int main(int argc, char **argv) {
     static struct client c, busy;
@@ -508,6 +531,7 @@ int main(int argc, char **argv) {
     bench_deadlines(&c, false);
     bench_deadlines(&c, true);
     bench_parse();
+    bench_body();
     backend_http.close(c.b);
     backend_http.close(busy.b);
     arena_release(&c.arena);

@@ -1,0 +1,124 @@
+/* Slots: what a request in flight owns, made at open and used again and again; and their time
+ * limits. What happens to a response is in stream.c. */
+#include "backends/http/http_internal.h"
+
+#include "harness/core/clock.h"
+
+#include <stdlib.h>
+
+/* ---- timers ---- */
+
+void timer_disarm(struct slot *s, enum slot_timer k) {
+    struct slot_link *link = &s->timer[k];
+    struct slot_list *list = &s->h->timers[k];
+    if (!link->armed)
+        return;
+    *(link->prev ? &link->prev->timer[k].next : &list->head) = link->next;
+    *(link->next ? &link->next->timer[k].prev : &list->tail) = link->prev;
+    *link = (struct slot_link){0};
+}
+
+void timer_arm(struct slot *s, enum slot_timer k, int64_t now_ns) {
+    struct slot_list *list = &s->h->timers[k];
+    timer_disarm(s, k);
+    if (!list->duration_ns)
+        return;
+    s->timer[k] = (struct slot_link){list->tail, NULL, now_ns + list->duration_ns, true};
+    *(list->tail ? &list->tail->timer[k].next : &list->head) = s;
+    list->tail = s;
+}
+
+int64_t slots_next_timer(const struct http *h) {
+    int64_t at = INT64_MAX;
+    for (int k = 0; k < TIMER_COUNT; k++) {
+        const struct slot *s = h->timers[k].head;
+        if (s && s->timer[k].at_ns < at)
+            at = s->timer[k].at_ns;
+    }
+    return at;
+}
+
+void slots_check_timers(struct http *h, int64_t now_ns) {
+    static const int classes[TIMER_COUNT] = {
+        [TIMER_FIRST_TOKEN] = FAIL_TIMEOUT_FIRST_TOKEN,
+        [TIMER_IDLE] = FAIL_TIMEOUT_IDLE,
+        [TIMER_TOTAL] = FAIL_TIMEOUT_TOTAL,
+        [TIMER_DRAIN] = FAIL_NO_OUTPUT, /* only when [DONE] came without a token */
+    };
+    for (int k = 0; k < TIMER_COUNT; k++)
+        while (h->timers[k].head && h->timers[k].head->timer[k].at_ns <= now_ns)
+            slot_abort(h->timers[k].head, classes[k]);
+}
+
+/* ---- life ---- */
+
+int slot_new(struct http *h, struct slot **out, struct err *e) {
+    struct slot *s = calloc(1, sizeof *s);
+    if (!s || !(s->easy = curl_easy_init())) {
+        free(s);
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    }
+    s->h = h;
+    buf_init(&s->body, BODY_MAX_BYTES);
+    buf_init(&s->answer, (size_t)h->o.max_event_bytes);
+    buf_reserve(&s->answer, h->o.stream ? SLOT_ERROR_BYTES : 65536);
+    sse_init(&s->sse, (size_t)h->o.max_event_bytes);
+    CURL *c = s->easy;
+    http_easy_common(h, c);
+    stream_attach(s);
+    curl_easy_setopt(c, CURLOPT_PRIVATE, s);
+    curl_easy_setopt(c, CURLOPT_URL, h->endpoint.url);
+    curl_easy_setopt(c, CURLOPT_POST, 1L);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
+    curl_easy_setopt(c, CURLOPT_ERRORBUFFER, s->curl_error);
+    curl_easy_setopt(c, CURLOPT_UPLOAD_BUFFERSIZE, 512L * 1024);
+    if (!h->o.reuse) {
+        curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, 1L);
+        curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L);
+    }
+    *out = s;
+    return 0;
+}
+
+void slot_free(struct slot *s) {
+    if (!s)
+        return;
+    curl_easy_cleanup(s->easy);
+    buf_release(&s->body);
+    buf_release(&s->answer);
+    sse_release(&s->sse);
+    free(s);
+}
+
+int slot_start(struct slot *s, const struct request *r, struct err *e) {
+    struct http *h = s->h;
+    int rc = body_build(&h->body, r, &s->body, e);
+    if (rc)
+        return rc;
+    buf_clear(&s->answer);
+    sse_clear(&s->sse);
+    s->curl_error[0] = '\0';
+    s->active = true;
+    s->request = r->id;
+    s->osl = r->osl;
+    s->out_bytes = 0;
+    s->begun = s->sent = s->read_is_head = s->is_json = s->done_seen = s->finish_seen = false;
+    s->read_action = 0;
+    s->mode = MODE_HEAD;
+    s->status = 0;
+    s->ids_complete = true;
+    s->token_events = 0;
+    s->ids = 0;
+    s->cumulative = s->prompt_tokens = s->completion_tokens = s->cached_tokens =
+        s->reasoning_tokens = -1;
+    s->fail = FAIL_NONE;
+    h->counts.requests++;
+    h->in_flight++;
+    int64_t now = clock_now_ns();
+    timer_arm(s, TIMER_TOTAL, now);
+    if (h->o.stream)
+        timer_arm(s, TIMER_FIRST_TOKEN, now);
+    curl_easy_setopt(s->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body.n);
+    curl_easy_setopt(s->easy, CURLOPT_POSTFIELDS, s->body.p);
+    return loop_add(&h->loop, s->easy, e);
+}
