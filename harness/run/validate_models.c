@@ -1,6 +1,7 @@
 /* Shapes of the models that published measurements name: the shipped ones by their file, others
- * here. Sources: each model's Hugging Face config.json or paper; MaxText's base.yml and its rule
- * for scaled models (get_individual_scales). A model that is not here is named as unmodelled. */
+ * here. Sources: each model's Hugging Face config.json or paper; MaxText's configs/models, base.yml
+ * and its rule for scaled models (get_individual_scales). A model that is not here is named as
+ * unmodelled. */
 #include "harness/run/validate_internal.h"
 
 #include <stdlib.h>
@@ -156,6 +157,53 @@ static const struct model others[] = {
     {.name = "Fuji-70B v2 (Llama-2-70B shape)", DENSE(80, 8192, 64, 8, 128, 28672, 32768)},
     {.name = "Honeycrisp-3B", DENSE(26, 3072, 24, 8, 128, 8064, 49152)},
     {.name = "Gala-85M", DENSE(12, 768, 12, 12, 64, 2048, 32768)},
+    {.name = "Llama4-Maverick-17B-128E",
+     DENSE(48, 5120, 40, 8, 128, 16384, 202048),
+     EXPERTS(128, 1, 8192),
+     .shared_experts = 1,
+     .shared_expert_ffn = 8192,
+     .dense_layers = 24}, /* every second layer is dense */
+    /* Gemma 4: the full-attention layers have fewer, wider heads than the sliding ones described
+     * here; the dense FFN beside the experts counts as a shared expert. */
+    {.name = "gemma4-26b",
+     DENSE(30, 2816, 16, 8, 256, 2112, 262144),
+     EXPERTS(128, 8, 704),
+     .shared_experts = 1,
+     .shared_expert_ffn = 2112,
+     .tied_embeddings = true,
+     .qk_norm = true,
+     .sliding_window = 1024,
+     .sliding_every = 6},
+    {.name = "gemma4-31b",
+     DENSE(60, 5376, 32, 16, 256, 21504, 262144),
+     .tied_embeddings = true,
+     .qk_norm = true,
+     .sliding_window = 1024,
+     .sliding_every = 6},
+    {.name = "gemma4-4b",
+     DENSE(42, 2560, 8, 2, 256, 10240, 262144),
+     .tied_embeddings = true,
+     .qk_norm = true,
+     .sliding_window = 512,
+     .sliding_every = 6},
+    {.name = "GLM-5.1",
+     DENSE(78, 6144, 64, 64, 256, 12288, 154880),
+     EXPERTS(256, 8, 2048),
+     .shared_experts = 1,
+     .shared_expert_ffn = 2048,
+     .dense_layers = 3,
+     .q_lora_rank = 2048,
+     .kv_lora_rank = 512,
+     .qk_nope_head_dim = 192,
+     .qk_rope_head_dim = 64,
+     .v_head_dim = 256},
+};
+
+/* Other names of the shapes above. */
+static const char *const same[][2] = {
+    {"gemma-4-26B-A4B", "gemma4-26b"}, {"Gemma4-26B-A4B", "gemma4-26b"},
+    {"gemma-4-31B-it", "gemma4-31b"},  {"Gemma4-31B", "gemma4-31b"},
+    {"Gemma4-E4B", "gemma4-4b"},
 };
 
 /* MaxText's base model (2048 wide, 16 heads of 128, FFN 7168 gated, 16 layers) scaled: doublings go
@@ -184,6 +232,9 @@ static bool maxtext_scaled(const char *name, struct model *m) {
 
 bool validate_model(const char *name, struct model *m) {
     struct err ignored = {0};
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        if (strcmp(name, same[i][0]) == 0)
+            name = same[i][1];
     for (size_t i = 0; i < sizeof shipped / sizeof shipped[0]; i++)
         if (strcmp(name, shipped[i][0]) == 0)
             return model_load(shipped[i][1], m, &ignored) == 0;

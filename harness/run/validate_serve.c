@@ -292,8 +292,11 @@ static const char *describe(const struct validate_row *r, const struct model *m,
         return "the concurrency is not stated";
     if (r->chips < 1)
         return "the number of chips is not stated";
-    if (validate_has(r->sharding, "data=") && m->experts)
+    double data = validate_find_number(r->sharding, "data=");
+    if (data > 1 && m->experts)
         return "data-parallel attention over shared experts has no model yet";
+    if (validate_has(r->notes, "a software effect"))
+        return "the source blames a slow software path of the time";
     *p = (struct serve_point){
         .isl = (int64_t)(r->isl + 0.5), .osl = (int64_t)(r->osl + 0.5), .ratio = 1};
     p->concurrency = r->concurrency >= 1 ? (int64_t)r->concurrency : 1000000;
@@ -319,7 +322,6 @@ static const char *describe(const struct validate_row *r, const struct model *m,
         snprintf(p->options[p->noptions++], sizeof p->options[0], "async_scheduling=off");
         snprintf(p->options[p->noptions++], sizeof p->options[0], "host_overhead=5ms");
     }
-    double data = validate_find_number(r->sharding, "data=");
     if (data >= 1)
         option(p, "data", (int64_t)data);
     if (m->experts && (validate_has(r->sharding, "expert") || validate_has(r->sharding, "moe=")))
@@ -418,10 +420,11 @@ int validate_serve_row(struct validator *v, const struct validate_row *r, struct
     const char *chip = validate_chip_name(r->chip);
     if (strcmp(r->phase, "serve_spec") == 0)
         a->why = "speculative decoding has no model yet";
+    else if (validate_has(r->notes, "linear attention") || validate_has(r->model, "Kimi-Linear") ||
+             validate_has(r->model, "Qwen3.5"))
+        a->why = "layers of linear attention have no model yet";
     else if (!validate_model(r->model, &m))
         a->why = "the model's shape is not known here, or it is no decoder";
-    else if (validate_has(r->notes, "low-trust source"))
-        a->why = "a source whose numbers could not be checked";
     else if (strncmp(r->phase, "mlperf", 6) == 0)
         a->why = "beam search over a data set whose lengths are not stated";
     else if (strcmp(r->phase, "serve_mixed") == 0 || strcmp(r->phase, "serve_offline") == 0)

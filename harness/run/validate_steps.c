@@ -22,7 +22,9 @@ static const char *decode_answer(const struct step_model *s, const struct valida
                           &sum);
     double t = cost_total(&sum);
     a->kind = "decode_step";
-    if (strcmp(r->metric, "time_per_token") == 0)
+    if (strcmp(r->metric, "decode_tok_per_s") == 0)
+        a->got = batch / t;
+    else if (strcmp(r->metric, "time_per_token") == 0)
         a->got = t * 1e3;
     else if (strcmp(r->metric, "latency") == 0 && r->osl >= 1)
         a->got = t * r->osl * 1e3;
@@ -64,8 +66,16 @@ int validate_step_row(struct validator *v, const struct validate_row *r, const s
     int rc = validate_chip(v, r->chip, &c, e);
     if (rc)
         return rc;
+    if (validate_has(r->notes, "low-trust")) {
+        a->why = "a low-trust source that does not state the context its decode attends to";
+        return 0;
+    }
     if (validate_has(r->metric, "attention_kernel")) {
         a->why = "an upper value without the sizes it was reached at";
+        return 0;
+    }
+    if (validate_has(r->sharding, "context parallel")) {
+        a->why = "prefill split along the context has no model yet";
         return 0;
     }
     if (validate_has(r->sharding, "weight-gathered")) {
