@@ -96,7 +96,7 @@ static void print_runs(const json_t *list, struct arena *a, FILE *out) {
         table_cell(&t, text_at(run, "verdict"));
         table_cell(&t, text_at(run, "class"));
         table_cell(&t, text_at(run, "workload"));
-        if (*chip)
+        if (*chip && number_at(run, "chips") > 0)
             table_cellf(&t, "%s %s x %.0f", text_at(run, "backend"), chip, number_at(run, "chips"));
         else
             table_cell(&t, text_at(run, "backend"));

@@ -205,7 +205,10 @@ static int run_sweep(void *options, struct err *e) {
     int failed = 0;
     for (int i = 0; i < s.npoints; i++)
         failed += *s.point[i].error != 0;
-    if (failed)
+    if (rc == ASSAY_EINTERRUPTED)
+        err_set(e, rc, "interrupted: %d of %d points were begun, the last one is stored as partial",
+                s.npoints, s.planned);
+    else if (failed)
         err_set(e, rc, "sweep: %d of %d points failed", failed, s.planned);
     sweep_release(&s);
     return rc;

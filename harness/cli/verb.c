@@ -6,10 +6,24 @@
 #include <signal.h>
 #include <string.h>
 
+// clang-format off
 const struct verb *const verb_all[] = {
-    &verb_run,     &verb_sweep,    &verb_verify, &verb_show,  &verb_list, &verb_query, &verb_serve,
-    &verb_inspect, &verb_validate, &verb_key,    &verb_price, &verb_help, NULL,
+    &verb_run,
+    &verb_sweep,
+    &verb_verify,
+    &verb_show,
+    &verb_list,
+    &verb_query,
+    &verb_serve,
+    &verb_inspect,
+    &verb_validate,
+    &verb_key,
+    &verb_price,
+    &verb_doctor,
+    &verb_help,
+    NULL,
 };
+// clang-format on
 
 const struct verb *verb_find(const char *name) {
     for (const struct verb *const *v = verb_all; *v; v++)

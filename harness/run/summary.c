@@ -58,6 +58,8 @@ json_t *run_summary(const struct prepared *p, const struct run_handle *h, const 
         return NULL;
     json_object_set_new(s, "run", json_string(h->uuid));
     json_object_set_new(s, "valid", json_boolean(r->valid));
+    if (r->metrics.interrupted)
+        json_object_set_new(s, "partial", json_true());
     json_object_set_new(s, "verdicts", verdicts_json(r));
     json_t *w = json_pack("{s:s, s:s, s:s, s:o}", "name", p->workload->name, "version",
                           p->workload->version, "kind", workload_kind_name(p->workload->kind),
