@@ -356,6 +356,31 @@ Test(cli_run, wrong_use_stores_nothing) {
     cr_assert(eq(int, has_store(), 0));
 }
 
+/* What is not the user's mistake is 3: nothing listens there, nothing can be written there. */
+Test(cli_run, the_environment_is_3) {
+    static const struct {
+        const char *verb, *rest, *says;
+    } uses[] = {
+        {"run", "--backend http -o url=http://127.0.0.1:1", "cannot reach"},
+        {"run", "--backend null --db /proc/nowhere/x.db", "/proc/nowhere"},
+        {"sweep", "--backend http -o url=http://127.0.0.1:1 --concurrency 1,2", "2 of 2 points failed"},
+    };
+    for (size_t i = 0; i < sizeof uses / sizeof *uses; i++) {
+        const struct child *c = with_tiny(uses[i].verb, uses[i].rest);
+        cr_assert(eq(int, c->status, 3), "%s: %s", uses[i].rest, c->err);
+        CHECK(strstr(c->err, uses[i].says), "%s", c->err);
+    }
+    cr_assert(eq(int, assay("list --db /nonexistent/x.db")->status, 3));
+    cr_assert(eq(int, assay("verify latest")->status, 3)); /* there is no store yet */
+    char path[300], args[400];
+    snprintf(path, sizeof path, "%s/not.db", child_home());
+    FILE *f = fopen(path, "w");
+    fputs("no database", f);
+    fclose(f);
+    snprintf(args, sizeof args, "list --db %s", path);
+    cr_assert(eq(int, assay(args)->status, 2)); /* there it is a file of another kind */
+}
+
 Test(cli_run, wrong_use_of_the_store) {
     static const struct {
         const char *args, *says;
