@@ -107,6 +107,9 @@ struct backend_ops {
     void (*cancel)(struct backend *b, uint64_t request);
     /* optional: where the time went; returns the count, at most max. */
     int (*shares)(struct backend *b, struct backend_share *s, int max);
+    /* optional: what the instance saw during the run, as a new JSON object or NULL; called once, after
+     * the last wait. "warnings": texts that a reader of the figures must see. */
+    json_t *(*observe)(struct backend *b);
     /* optional: runs `steps` training steps from step `first`, recording ISSUE and STEP itself. */
     int (*train)(struct backend *b, uint64_t first, int64_t steps, struct err *e);
     /* required; b may be half-opened or NULL. */

@@ -441,6 +441,8 @@ static struct object predicate(const struct record_input *in, struct err *e) {
         put(&p, "compat", profile_copy(in->metrics->compat));
     if (in->client)
         put(&p, "client", profile_copy(in->client));
+    if (in->observed)
+        put(&p, "observed", profile_copy(in->observed));
     if (in->bottleneck)
         put(&p, "bottleneck", profile_copy(in->bottleneck));
     return p;

@@ -40,6 +40,7 @@ struct record_input {
     unsigned char log_digest[32];
     const json_t *clock;             /* {"source","virtual",…} */
     const json_t *client;            /* lateness, CPU share, context switches… ; may be NULL */
+    const json_t *observed;          /* what the backend's instances saw, an array; may be NULL */
     const json_t *bottleneck;        /* may be NULL */
     const struct workload *workload; /* for its overrides as typed; NULL = none */
 };

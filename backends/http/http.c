@@ -538,17 +538,22 @@ static int http_describe(struct backend *b, struct backend_info *info, struct er
         json_object_set_new(d, "chip_sha256", json_string(ep->chip_sha256));
     json_object_set(d, "models", ep->model_ids);
     json_object_set_new(d, "libcurl", json_string(curl_version()));
+    if (!d)
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    info->details = d;
+    return 0;
+}
+
+static json_t *http_observe(struct backend *b) {
+    struct http *h = (struct http *)b;
+    json_t *d = json_object(), *warnings = describe_warnings(h);
     json_object_set_new(d, "counts", describe_counts(&h->counts));
-    json_t *warnings = describe_warnings(h);
     if (json_array_size(warnings))
         json_object_set(d, "warnings", warnings);
     json_decref(warnings);
     if (h->first_error_class)
         json_object_set_new(d, "first_error", describe_error(h));
-    if (!d)
-        return err_set(e, ASSAY_ENOMEM, "out of memory");
-    info->details = d;
-    return 0;
+    return d;
 }
 
 const struct backend_ops backend_http = {
@@ -561,6 +566,7 @@ const struct backend_ops backend_http = {
     .options_size = sizeof(struct http_options),
     .open = http_open,
     .describe = http_describe,
+    .observe = http_observe,
     .submit = http_submit,
     .wait = http_wait,
     .now = http_now,

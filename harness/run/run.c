@@ -114,7 +114,7 @@ struct outcome {
     uint64_t chunks, bytes, stalls;
     unsigned char log_digest[32];
     int64_t finished_wall_ns;
-    json_t *client, *bottleneck, *clock;
+    json_t *client, *bottleneck, *clock, *observed;
 };
 
 static json_t *clock_json(const struct prepared *p, const struct client_health *h) {
@@ -130,6 +130,19 @@ json_t *bottleneck_json(const struct backend_share *s, int n) {
     for (int i = 0; a && i < n; i++)
         json_array_append_new(
             a, json_pack("{s:s, s:f}", "resource", s[i].resource, "share", s[i].share));
+    return a;
+}
+
+/* One object a thread; NULL when the backend has nothing to say. */
+static json_t *observe(const struct prepared *p) {
+    if (!p->ops->observe)
+        return NULL;
+    json_t *a = json_array();
+    for (uint32_t i = 0; a && i < p->threads; i++) {
+        json_t *seen = p->ops->observe(p->backends[i]);
+        if (seen)
+            json_array_append_new(a, seen);
+    }
     return a;
 }
 
@@ -171,6 +184,7 @@ static int close_run(struct store *s, const struct secret_key *key, const struct
         .log_bytes = x->bytes,
         .clock = x->clock,
         .client = x->client,
+        .observed = x->observed,
         .bottleneck = x->bottleneck,
         .workload = p->workload,
     };
@@ -292,6 +306,7 @@ int run_execute(const struct run_options *o, struct run_result *r, struct err *e
     struct backend_share shares[16];
     int nshares = p.ops->shares ? p.ops->shares(p.backends[0], shares, 16) : 0;
     out.bottleneck = bottleneck_json(shares, nshares);
+    out.observed = observe(&p);
     out.client = client_health_json(&out.health, p.threads, out.stalls);
     out.clock = clock_json(&p, &out.health);
     if ((rc = compute(store, &h, &p, &r->metrics, e)))
@@ -301,7 +316,7 @@ int run_execute(const struct run_options *o, struct run_result *r, struct err *e
     if ((rc = close_run(store, key, &p, &begin, &h, &out, r, record_sha256, e)))
         goto done;
     begun = false;
-    r->summary = run_summary(&p, &h, r, out.bottleneck, out.client, record_sha256);
+    r->summary = run_summary(&p, &h, r, out.bottleneck, out.client, out.observed, record_sha256);
     if (interrupted)
         rc = err_set(e, ASSAY_EINTERRUPTED, "interrupted: what was measured is stored as run %s",
                      h.uuid);
@@ -313,6 +328,7 @@ done:
         abort_run(store, &h, e ? e->text : "error");
     json_decref(out.bottleneck);
     json_decref(out.client);
+    json_decref(out.observed);
     json_decref(out.clock);
     free(x.shards);
     free(x.latency);

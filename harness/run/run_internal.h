@@ -43,7 +43,7 @@ bool clock_was_stepped(const struct client_health *h);
 
 /* The object that cli.md describes for `run --json`. */
 json_t *run_summary(const struct prepared *p, const struct run_handle *h, const struct run_result *r,
-                    const json_t *bottleneck, const json_t *client,
+                    const json_t *bottleneck, const json_t *client, const json_t *observed,
                     const unsigned char record_sha256[32]);
 /* Warm-up and measured requests (or steps) of the plan; -1 when only a trace's end will tell. */
 int64_t run_total(const struct workload *w);

@@ -35,7 +35,7 @@ static json_t *backend_json(const struct prepared *p) {
 }
 
 /* What a reader should know before trusting the figures. */
-static json_t *warnings_json(const struct run_result *r) {
+static json_t *warnings_json(const struct run_result *r, const json_t *observed) {
     json_t *a = json_array();
     const struct metrics *m = &r->metrics;
     if (a && m->failed)
@@ -47,11 +47,19 @@ static json_t *warnings_json(const struct run_result *r) {
                                               (long long)m->in_flight_at_end));
     if (a && m->interrupted)
         json_array_append_new(a, json_string("the run was interrupted: figures are partial"));
+    size_t i, k;
+    json_t *seen, *text;
+    json_array_foreach(observed, i, seen) {
+        json_array_foreach(json_object_get(seen, "warnings"), k, text) {
+            if (a)
+                json_array_append(a, text);
+        }
+    }
     return a;
 }
 
 json_t *run_summary(const struct prepared *p, const struct run_handle *h, const struct run_result *r,
-                    const json_t *bottleneck, const json_t *client,
+                    const json_t *bottleneck, const json_t *client, const json_t *observed,
                     const unsigned char record_sha256[32]) {
     json_t *s = json_object();
     if (!s)
@@ -75,7 +83,7 @@ json_t *run_summary(const struct prepared *p, const struct run_handle *h, const 
         json_object_set_new(s, "bottleneck", json_deep_copy(bottleneck));
     json_object_set_new(s, "client", json_deep_copy(client));
     json_object_set_new(s, "record_sha256", digest_json(record_sha256));
-    json_object_set_new(s, "warnings", warnings_json(r));
+    json_object_set_new(s, "warnings", warnings_json(r, observed));
     return s;
 }
 

@@ -104,9 +104,8 @@ int fixture_count(const struct fixture *f, enum event_kind kind, uint64_t reques
 }
 
 int64_t fixture_counter(struct fixture *f, const char *name) {
-    struct backend_info info;
-    cr_assert(zero(int, backend_http.describe(f->backend, &info, &f->err)));
-    int64_t v = json_integer_value(json_object_get(json_object_get(info.details, "counts"), name));
-    json_decref(info.details);
+    json_t *seen = backend_http.observe(f->backend);
+    int64_t v = json_integer_value(json_object_get(json_object_get(seen, "counts"), name));
+    json_decref(seen);
     return v;
 }

@@ -1,5 +1,6 @@
 /* The two ends together: this client against our own endpoint, whose schedule is known. */
 #include "backends/serve/serve.h"
+#include "results/jcs.h"
 #include "harness/core/clock.h"
 #include "tests/backends/http_fixture.h"
 
@@ -48,6 +49,7 @@ static void start(struct server *s, const struct backend_ops *ops, const char *c
     s->o = (struct serve_options){.ops = ops,
                                   .backend_options = o,
                                   .workload = s->workload,
+                                  .digest = jcs_sha256,
                                   .ready = on_ready,
                                   .ready_ctx = s,
                                   .stop = &s->stop};

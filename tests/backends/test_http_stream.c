@@ -168,10 +168,9 @@ Test(backends_http_stream, without_usage_events_are_counted_and_told, .timeout =
     struct completion c = fixture_run(&f, 0, 2);
     cr_assert(eq(u32, c.output_tokens, 2));
     cr_assert(eq(i64, fixture_counter(&f, "requests_without_usage"), 1));
-    struct backend_info info;
-    cr_assert(zero(int, backend_http.describe(f.backend, &info, &f.err)));
-    cr_assert(eq(sz, json_array_size(json_object_get(info.details, "warnings")), 1));
-    json_decref(info.details);
+    json_t *seen = backend_http.observe(f.backend);
+    cr_assert(eq(sz, json_array_size(json_object_get(seen, "warnings")), 1));
+    json_decref(seen);
     fixture_stop(&f);
 }
 
@@ -366,15 +365,14 @@ Test(backends_http_faults, first_error_hides_the_key, .timeout = 20) {
     PLAY(f, options,
          {MOCK_SEND, JSON_HEAD("401 No", 37) "{\"error\":\"wrong key sk-secret given\"}"});
     cr_assert(eq(i32, fixture_run(&f, 0, 1).fail_class, FAIL_HTTP_STATUS));
-    struct backend_info info;
-    cr_assert(zero(int, backend_http.describe(f.backend, &info, &f.err)));
-    char *text = json_dumps(info.details, 0);
+    json_t *seen = backend_http.observe(f.backend);
+    char *text = json_dumps(seen, 0);
     cr_assert(eq(ptr, (void *)strstr(text, "sk-secret"), NULL));
     cr_assert(ne(ptr, (void *)strstr(text, "wrong key *********"), NULL));
     cr_assert(ne(ptr, (void *)strstr(mock_post(f.server, 0), "Authorization: Bearer sk-secret\r\n"),
                  NULL));
     free(text);
-    json_decref(info.details);
+    json_decref(seen);
     fixture_stop(&f);
 }
 
