@@ -4,13 +4,13 @@
 
 #include "harness/core/clock.h"
 #include "harness/core/json.h"
+#include "harness/run/doctor.h"
 #include "harness/run/pattern.h"
 #include "results/hash.h"
 #include "workloads/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 enum { THREADS_MAX = 256 };
 
@@ -168,14 +168,6 @@ static json_t *describe_backend(const struct prepared *p) {
     return b;
 }
 
-static json_t *describe_environment(void) {
-    struct utsname u;
-    if (uname(&u))
-        return json_object();
-    return json_pack("{s:s, s:s, s:s, s:s}", "os", u.sysname, "kernel", u.release, "machine",
-                     u.machine, "clock", "CLOCK_MONOTONIC");
-}
-
 static int64_t shard_max_in_flight(const struct workload *w, uint32_t shard, uint32_t shards) {
     int64_t n = pattern_shard_concurrency(&w->pattern, shard, shards);
     return n == INT64_MAX ? 0 : n;
@@ -205,8 +197,9 @@ int prepare_backend(const struct run_options *o, struct prepared *p, struct err 
     if (rc || (rc = describe_system(o, p, e)))
         return rc;
     p->backend = describe_backend(p);
-    p->environment = describe_environment();
-    if (!p->backend || !p->environment)
+    if ((rc = doctor_environment(&p->environment, e)))
+        return rc;
+    if (!p->backend)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
     const struct workload *w = p->workload;
     p->facts = (struct metrics_facts){
