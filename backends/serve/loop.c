@@ -499,8 +499,10 @@ static int advance(struct serve_loop *l, bool *caught_up, struct err *e) {
 static int submit(struct serve_loop *l, struct serve_stream *s, bool *busy, struct err *e) {
     struct request r = {
         .id = l->next_id,
-        .session = REQUEST_NO_SESSION,
-        .last_turn = true,
+        .session = s->request.session,
+        .turn = s->request.shared > 0,
+        .last_turn = s->request.session == REQUEST_NO_SESSION,
+        .shared = (uint32_t)s->request.shared,
         .isl = (uint32_t)s->request.isl,
         .osl = (uint32_t)s->request.osl,
         .arrival_ns = -1,

@@ -15,6 +15,7 @@ struct scan {
     struct serve_error *err;
     const char *param; /* the top-level member being read, for messages */
     struct serve_request *out;
+    struct prompt_hash *hash; /* NULL = not wanted */
 };
 
 /* What the request said beyond struct serve_request; checked together at the end. */
@@ -149,9 +150,12 @@ static int hex4(struct scan *s, unsigned *v) {
 struct text {
     char *to;
     size_t to_bytes, bytes;
+    struct prompt_hash *hash;
 };
 
 static void text_add(struct text *t, const char *p, size_t n) {
+    if (t->hash)
+        prompt_hash_add(t->hash, p, n);
     if (t->to)
         for (size_t i = 0; i < n && t->bytes + i + 1 < t->to_bytes; i++) {
             t->to[t->bytes + i] = p[i];
@@ -416,6 +420,11 @@ static int64_t tokens_of_bytes(uint64_t bytes) {
     return t ? (int64_t)t : 1;
 }
 
+static void hash_begin(struct scan *s, size_t token_bytes) {
+    if (s->hash)
+        prompt_hash_begin(s->hash, s->hash->sessions, token_bytes);
+}
+
 static int read_bool(struct scan *s, void *field) {
     bool v = at(s, 't');
     if (!v && !at(s, 'f'))
@@ -461,6 +470,21 @@ struct ids {
     int64_t tokens;
 };
 
+/* A plain token id of at most nine digits: nearly all of them, read without the general number's checks. */
+static bool plain_id(struct scan *s, int64_t *v) {
+    const char *p = s->p, *stop = s->end - p > 10 ? p + 10 : s->end;
+    uint32_t n = 0;
+    if (p == stop || *p < '1' || *p > '9')
+        return false;
+    while (p < stop && *p >= '0' && *p <= '9')
+        n = n * 10 + (uint32_t)(*p++ - '0');
+    if (p == stop || (*p != ',' && *p != ']'))
+        return false;
+    s->p = p;
+    *v = n;
+    return true;
+}
+
 static int prompt_element(struct scan *s, size_t i, void *ctx) {
     struct ids *ids = ctx;
     char kind = at_number(s) ? 'n' : at(s, '"') ? 's' : at(s, '[') ? 'a' : '?';
@@ -472,20 +496,23 @@ static int prompt_element(struct scan *s, size_t i, void *ctx) {
     if (kind == 'n') {
         int64_t v = 0;
         const char *from = s->p;
-        if (read_integer(s, &v))
+        if (!plain_id(s, &v) && read_integer(s, &v))
             return -1;
         if (v < 0) {
             s->p = from;
             return mistyped(s, "a token id >= 0");
         }
         ids->tokens = ++ids->n;
+        if (s->hash)
+            prompt_hash_add(s->hash, (const char *)&v, sizeof v);
         return 0;
     }
     if (i > 0)
         return serve_error_set(s->err, 400, s->param,
                                "prompt: one prompt a request, found an array of several");
     if (kind == 's') {
-        struct text t = {0};
+        struct text t = {.hash = s->hash};
+        hash_begin(s, SERVE_PIECE_BYTES);
         if (string(s, &t))
             return -1;
         ids->tokens = tokens_of_bytes(t.bytes);
@@ -501,8 +528,9 @@ static int prompt_element(struct scan *s, size_t i, void *ctx) {
 static int read_prompt(struct scan *s, void *field) {
     struct seen *seen = field;
     seen->prompt = true;
+    hash_begin(s, at(s, '"') ? SERVE_PIECE_BYTES : sizeof(int64_t));
     if (at(s, '"')) {
-        struct text t = {0};
+        struct text t = {.hash = s->hash};
         if (string(s, &t))
             return -1;
         seen->prompt_tokens = tokens_of_bytes(t.bytes);
@@ -539,6 +567,8 @@ static int part_member(struct scan *s, const char *name, void *ctx) {
         return mistyped(s, "a string");
     if (type)
         t = (struct text){.to = part->type, .to_bytes = sizeof part->type};
+    else
+        t.hash = s->hash;
     if (string(s, &t))
         return -1;
     if (text)
@@ -579,6 +609,7 @@ static int message_member(struct scan *s, const char *name, void *ctx) {
         return array(s, content_part, m);
     if (!at(s, '"'))
         return mistyped(s, "a string or an array of parts as content");
+    t.hash = s->hash;
     if (string(s, &t))
         return -1;
     m->bytes = t.bytes;
@@ -606,6 +637,7 @@ static int read_messages(struct scan *s, void *field) {
     struct seen *seen = field;
     uint64_t bytes = 0;
     seen->messages = true;
+    hash_begin(s, SERVE_PIECE_BYTES);
     if (!at(s, '['))
         return mistyped(s, "an array of messages");
     const char *from = s->p;
@@ -724,9 +756,12 @@ static int check(const struct seen *seen, const struct serve_limits *limits,
 int serve_request_parse(const char *body, size_t n, enum serve_endpoint endpoint,
                         const struct serve_limits *limits, struct serve_request *out,
                         struct serve_error *err) {
-    *out = (struct serve_request){.endpoint = endpoint};
+    struct prompt_hash hash;
+    *out = (struct serve_request){.endpoint = endpoint, .session = REQUEST_NO_SESSION};
+    prompt_hash_begin(&hash, limits->sessions, SERVE_PIECE_BYTES);
     struct body b = {
-        .s = {.start = body, .p = body, .end = body + n, .err = err, .param = "", .out = out},
+        .s = {.start = body, .p = body, .end = body + n, .err = err, .param = "", .out = out,
+              .hash = limits->sessions ? &hash : NULL},
         .seen = {.n = 1, .max_tokens = INT64_MIN, .max_completion_tokens = INT64_MIN},
     };
     struct scan *s = &b.s;
@@ -741,5 +776,9 @@ int serve_request_parse(const char *body, size_t n, enum serve_endpoint endpoint
     skip_blanks(s);
     if (s->p != s->end)
         return malformed(s, s->p, "the end of the body");
-    return check(&b.seen, limits, out, err);
+    if (check(&b.seen, limits, out, err))
+        return -1;
+    if (limits->sessions)
+        sessions_settle(&hash, out);
+    return 0;
 }

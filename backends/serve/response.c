@@ -141,16 +141,20 @@ static void put_tail(struct buf *b, const struct serve_stream *s, int64_t tokens
     PUT_LITERAL(b, "}\n\n");
 }
 
-/* The piece of text that stands for token i: a blank and three letters, i in base 26. */
+/* A blank and three letters: i in base 26. */
+void serve_piece(int64_t i, char piece[SERVE_PIECE_BYTES]) {
+    piece[0] = ' ';
+    piece[1] = (char)('a' + i / 676 % 26);
+    piece[2] = (char)('a' + i / 26 % 26);
+    piece[3] = (char)('a' + i % 26);
+}
+
 static void put_pieces(struct buf *b, int64_t first, int64_t n) {
     for (int64_t i = first; i < first + n; i++) {
         char *to = buf_reserve(b, SERVE_PIECE_BYTES);
         if (!to)
             return;
-        to[0] = ' ';
-        to[1] = (char)('a' + i / 676 % 26);
-        to[2] = (char)('a' + i / 26 % 26);
-        to[3] = (char)('a' + i % 26);
+        serve_piece(i, to);
         b->n += SERVE_PIECE_BYTES;
     }
 }

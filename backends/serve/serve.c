@@ -418,6 +418,9 @@ int serve_run(const struct serve_options *o, struct err *e) {
     v->limits = (struct serve_limits){.max_context = v->id.max_context,
                                       .model_id = v->id.model_raw,
                                       .model_name = v->id.model_name};
+    if ((o->sessions || (o->workload && o->workload->has_sessions)) &&
+        (rc = sessions_new(&v->limits.sessions, e)))
+        goto out;
     listen_fd = listen_on(address, o->port, &port, &family, e);
     if (listen_fd < 0) {
         rc = listen_fd;
@@ -452,6 +455,7 @@ out:
     if (v->mailbox.event_fd >= 0)
         close(v->mailbox.event_fd);
     json_decref(info.details);
+    sessions_free(v->limits.sessions);
     pthread_mutex_destroy(&v->mailbox.lock);
     free(v);
     return rc;

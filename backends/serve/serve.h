@@ -39,6 +39,8 @@ struct serve_options {
     double speed;                    /* virtual seconds a wall second; 0 = 1.0 */
     int64_t max_connections;         /* 0 = 16384; lowered to what the fd limit allows */
     int64_t backlog_bytes;           /* how far a client may lag before it is cut; 0 = 64 MiB */
+    bool sessions;                   /* find conversations by their prompts, so that backends can re-use
+                                        KV caches; always on when the workload has sessions */
     bool log;                        /* one line a request on stderr */
     void (*ready)(void *ctx, uint16_t port); /* called once, when connections are accepted; or NULL */
     void *ready_ctx;

@@ -39,6 +39,8 @@ struct serve_request {
     bool stream, include_usage, continuous_usage, ignore_eos;
     int64_t isl, osl;
     int64_t min_tokens;
+    uint64_t session; /* REQUEST_NO_SESSION when conversations are not looked for */
+    int64_t shared;   /* leading input tokens known from the session's last turn */
     char model[SERVE_MODEL_MAX]; /* "" when absent */
 };
 
@@ -54,16 +56,41 @@ struct serve_limits {
     int64_t max_context;         /* tokens in and out; 0 = unknown */
     const char *model_id;        /* as served */
     const char *model_name;      /* also accepted as "model"; "" = none */
+    struct sessions *sessions;   /* NULL = conversations are not looked for */
 };
 
-/* Returns 0, or -1 with *err filled. Allocates nothing. */
+/* Returns 0, or -1 with *err filled. Allocates nothing. Records the prompt in limits->sessions. */
 int serve_request_parse(const char *body, size_t n, enum serve_endpoint endpoint,
                         const struct serve_limits *limits, struct serve_request *out,
                         struct serve_error *err) MUST_USE;
 int serve_error_set(struct serve_error *err, int status, const char *param, const char *fmt, ...)
     PRINTF_LIKE(4, 5);
 
+/* ---- sessions.c: conversations found by their prompts; the HTTP thread's ---- */
+
+struct sessions;
+int sessions_new(struct sessions **out, struct err *e) MUST_USE;
+void sessions_free(struct sessions *t);
+
+/* A prompt while it is read. */
+struct prompt_hash {
+    struct sessions *sessions;
+    size_t token_bytes, fill;
+    uint64_t state, word;
+    int64_t words;
+    bool found; /* the rest describes the longest earlier prompt that this one begins with */
+    uint64_t session;
+    int64_t isl, shared;
+};
+/* token_bytes: SERVE_PIECE_BYTES for text, 8 for token ids. */
+void prompt_hash_begin(struct prompt_hash *p, struct sessions *t, size_t token_bytes);
+void prompt_hash_add(struct prompt_hash *p, const char *bytes, size_t n);
+/* Sets r->session and r->shared from the prompt, and remembers the prompt and the answer to come. */
+void sessions_settle(struct prompt_hash *p, struct serve_request *r);
+
 /* ---- response.c: bytes out ---- */
+
+void serve_piece(int64_t i, char piece[SERVE_PIECE_BYTES]); /* the text that stands for token i */
 
 /* What does not change while the server runs; all texts JSON-escaped where they go into JSON. */
 struct serve_identity {

@@ -225,13 +225,13 @@ static void *fixture_main(void *ctx) {
 }
 
 /* Fields of x->fake, x->o and x->workload may be set before. */
-static void fixture_start(struct fixture *x) {
+static void fixture_start_with(struct fixture *x, const struct workload *w) {
     sem_init(&x->ready, 0, 0);
     if (!x->o.ops) {
         x->o.ops = &fake_ops;
         x->o.backend_options = &x->fake;
     }
-    x->o.workload = &x->workload;
+    x->o.workload = w;
     x->o.ready = fixture_ready;
     x->o.ready_ctx = x;
     x->o.stop = &x->stop;
@@ -240,6 +240,10 @@ static void fixture_start(struct fixture *x) {
         abort();
     while (sem_wait(&x->ready))
         ;
+}
+
+static void fixture_start(struct fixture *x) {
+    fixture_start_with(x, &x->workload);
 }
 
 static void fixture_stop(struct fixture *x) {

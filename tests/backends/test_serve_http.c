@@ -500,6 +500,65 @@ Test(backends_serve_http, serves_the_null_backend) {
     cr_assert(eq(int, x.rc, 0), "%s", x.e.text);
 }
 
+static struct workload *llama(int isl, int osl) {
+    struct workload *w = NULL;
+    struct err e = {0};
+    json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:i}", "name", "t", "kind", "serving", "model",
+                          "llama3.1-8b", "pattern", "concurrency:1", "requests", 1, "isl", isl, "osl", osl);
+    cr_assert(eq(int, workload_from_json(j, "t", &w, &e), 0), "%s", e.text);
+    json_decref(j);
+    return w;
+}
+
+static void *simulator(struct arena *a, const char *const *pairs, int n) {
+    struct err e = {0};
+    void *options = arena_alloc(a, 1, backend_tpu_sim.options_size);
+    options_defaults(backend_tpu_sim.options, options, a);
+    for (int i = 0; i < n; i++)
+        cr_assert(eq(int, options_set_pair(backend_tpu_sim.options, options, pairs[i], "-o", a, &e), 0), "%s",
+                  e.text);
+    return options;
+}
+
+/* A chat through HTTP re-uses the simulator's prefix cache: the second turn, which begins with the first
+ * and its answer, has cached tokens; a stranger has none. */
+Test(backends_serve_http, lets_the_simulator_cache_a_conversation) {
+    static const char *const pairs[] = {"chip=v6e", "chips=1", "prefix_cache=on"};
+    static struct fixture x;
+    static char body[16384], answer[2048];
+    struct arena arena = {0};
+    struct workload *w = llama(2000, 200);
+    x.o.ops = &backend_tpu_sim;
+    x.o.backend_options = simulator(&arena, pairs, 3);
+    x.o.sessions = true;
+    x.o.speed = 50;
+    fixture_start_with(&x, w);
+    int64_t cached[3];
+    for (int turn = 0; turn < 3; turn++) {
+        snprintf(body, sizeof body,
+                 "{\"max_tokens\":200,\"messages\":[{\"role\":\"user\",\"content\":\"%s%04000d\"}%s%s%s]}",
+                 turn == 2 ? "other" : "", 5, turn ? ",{\"role\":\"assistant\",\"content\":\"" : "",
+                 turn ? answer : "", turn ? "\"},{\"role\":\"user\",\"content\":\"go on please\"}" : "");
+        struct answer a = ask(&x, CHAT, body);
+        cr_assert(eq(int, a.status, 200), "%s", a.body);
+        json_t *j = json_of(&a), *u = json_object_get(j, "usage");
+        cached[turn] = json_integer_value(
+            json_object_get(json_object_get(u, "prompt_tokens_details"), "cached_tokens"));
+        json_t *c = json_array_get(json_object_get(j, "choices"), 0);
+        snprintf(answer, sizeof answer, "%s",
+                 json_string_value(json_object_get(json_object_get(c, "message"), "content")));
+        json_decref(j);
+        answer_free(&a);
+    }
+    fixture_stop(&x);
+    workload_free(w);
+    arena_release(&arena);
+    cr_assert(eq(i64, cached[0], 0));
+    cr_assert(ge(i64, cached[1], 1024)); /* of 1000 + 200 tokens, in whole blocks of the engine's */
+    cr_assert(le(i64, cached[1], 1200));
+    cr_assert(eq(i64, cached[2], 0));
+}
+
 /* The simulator's own schedule, taken straight from the backend in virtual time, bounds what the endpoint
  * may send: no token earlier than its due time. */
 Test(backends_serve_http, serves_the_simulator_by_its_schedule) {
@@ -508,14 +567,9 @@ Test(backends_serve_http, serves_the_simulator_by_its_schedule) {
     static struct event_block block;
     struct arena arena = {0};
     struct err e = {0};
-    struct workload *w = NULL;
-    json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:i}", "name", "t", "kind", "serving", "model",
-                          "llama3.1-8b", "pattern", "concurrency:1", "requests", 1, "isl", 1000, "osl", TOKENS);
-    cr_assert(eq(int, workload_from_json(j, "t", &w, &e), 0), "%s", e.text);
-    void *options = arena_alloc(&arena, 1, backend_tpu_sim.options_size);
-    options_defaults(backend_tpu_sim.options, options, &arena);
-    cr_assert(eq(int, options_set_pair(backend_tpu_sim.options, options, "chip=v6e", "-o", &arena, &e), 0));
-    cr_assert(eq(int, options_set_pair(backend_tpu_sim.options, options, "chips=1", "-o", &arena, &e), 0));
+    static const char *const pairs[] = {"chip=v6e", "chips=1"};
+    struct workload *w = llama(1000, TOKENS);
+    void *options = simulator(&arena, pairs, 2);
 
     struct event_sink sink = {.block = &block};
     struct backend_open_args args = {.workload = w, .options = options, .sink = &sink, .shards = 1};
@@ -539,12 +593,7 @@ Test(backends_serve_http, serves_the_simulator_by_its_schedule) {
 
     x.o.ops = &backend_tpu_sim;
     x.o.backend_options = options;
-    sem_init(&x.ready, 0, 0);
-    x.o.ready = fixture_ready, x.o.ready_ctx = &x, x.o.stop = &x.stop, x.o.stats = &x.stats;
-    x.o.workload = w;
-    cr_assert(eq(int, pthread_create(&x.thread, NULL, fixture_main, &x), 0));
-    sem_wait(&x.ready);
-    cr_assert(eq(int, x.rc, 0), "%s", x.e.text);
+    fixture_start_with(&x, w);
     char ids[2 * 999 + 1], body[8192], got[32768];
     for (size_t i = 0; i + 1 < sizeof ids; i++)
         ids[i] = i % 2 ? '7' : ',';
@@ -575,7 +624,6 @@ Test(backends_serve_http, serves_the_simulator_by_its_schedule) {
     cr_assert(ne(ptr, strstr(got, "\"prompt_tokens\":1000,"), NULL));
     close(fd);
     fixture_stop(&x);
-    json_decref(j);
     workload_free(w);
     arena_release(&arena);
 }

@@ -141,6 +141,83 @@ Test(backends_serve_request, bounds_depth_and_size_of_output) {
     cr_assert(eq(str, e.message, "max_tokens: expected at most 1048576, found 1048577"));
 }
 
+/* Turns of a conversation, by what was said: each continues the one before when it begins with all of it. */
+Test(backends_serve_request, finds_conversations) {
+    struct serve_limits l = {.model_id = "x", .model_name = ""};
+    struct serve_request a, b, c;
+    struct serve_error e;
+    struct err err;
+    char answer[4 * 128 + 1] = "", body[8192], ids[4096] = "1";
+    cr_assert(eq(int, sessions_new(&l.sessions, &err), 0));
+#define PARSE(r, endpoint, ...)                                                                    \
+    snprintf(body, sizeof body, __VA_ARGS__);                                                      \
+    cr_assert(eq(int, serve_request_parse(body, strlen(body), endpoint, &l, r, &e), 0), "%s", e.message)
+    for (int i = 0; i < 128; i++)
+        serve_piece(i, answer + 4 * i);
+    char opening[400];
+    snprintf(opening, sizeof opening, "{\"role\":\"user\",\"content\":\"%0300d\"}", 7);
+    PARSE(&a, SERVE_CHAT, "{\"max_tokens\":128,\"messages\":[%s]}", opening);
+    cr_assert(eq(i64, a.isl, 75));
+    cr_assert(eq(i64, a.shared, 0));
+    cr_assert(ne(u64, a.session, REQUEST_NO_SESSION));
+    /* the answer sent back, in parts and with an escape: 75 + 128 tokens, known to the last whole word */
+    PARSE(&b, SERVE_CHAT,
+          "{\"messages\":[%s,{\"role\":\"assistant\",\"content\":\"\\u0020%s\"},{\"role\":\"user\","
+          "\"content\":\"more\"}]}",
+          opening, answer + 1);
+    cr_assert(eq(u64, b.session, a.session));
+    cr_assert(eq(i64, b.isl, 204));
+    cr_assert(eq(i64, b.shared, 202));
+    /* another answer: only the first prompt is known */
+    PARSE(&c, SERVE_CHAT, "{\"messages\":[%s,{\"role\":\"assistant\",\"content\":\"no\"}]}", opening);
+    cr_assert(eq(u64, c.session, a.session));
+    cr_assert(eq(i64, c.shared, 74));
+    /* the same prompt again is a conversation of its own, and so is another one */
+    PARSE(&c, SERVE_CHAT, "{\"max_tokens\":128,\"messages\":[%s]}", opening);
+    cr_assert(ne(u64, c.session, a.session));
+    cr_assert(eq(i64, c.shared, 0));
+    PARSE(&b, SERVE_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"8%0299d and more\"}]}", 7);
+    cr_assert(ne(u64, b.session, a.session));
+    cr_assert(eq(i64, b.shared, 0));
+    /* token ids: every one counts */
+    for (int i = 1; i < 130; i++)
+        strcat(ids, ",9");
+    PARSE(&a, SERVE_COMPLETIONS, "{\"prompt\":[%s]}", ids);
+    PARSE(&b, SERVE_COMPLETIONS, "{\"prompt\":[[%s,5,6,7]]}", ids);
+    cr_assert(eq(u64, b.session, a.session));
+    cr_assert(eq(i64, b.isl, 133));
+    cr_assert(eq(i64, b.shared, 130));
+    /* a refused request leaves no trace */
+    snprintf(body, sizeof body, "{\"prompt\":\"3%0299d\",\"n\":2}", 7);
+    cr_assert(eq(int, serve_request_parse(body, strlen(body), SERVE_COMPLETIONS, &l, &a, &e), -1));
+    PARSE(&b, SERVE_COMPLETIONS, "{\"prompt\":\"3%0299dxxxx\"}", 7);
+    cr_assert(eq(i64, b.shared, 0));
+    sessions_free(l.sessions);
+}
+
+/* Far more conversations than are remembered: the newest are found. */
+Test(backends_serve_request, forgets_the_oldest_conversations) {
+    struct serve_limits l = {.model_id = "x", .model_name = ""};
+    struct serve_request r;
+    struct serve_error e;
+    struct err err;
+    char body[512];
+    int found = 0;
+    cr_assert(eq(int, sessions_new(&l.sessions, &err), 0));
+    for (int i = 0; i < 200000; i++) {
+        snprintf(body, sizeof body, "{\"prompt\":\"%0256d\",\"max_tokens\":1}", i);
+        cr_assert(eq(int, serve_request_parse(body, strlen(body), SERVE_COMPLETIONS, &l, &r, &e), 0));
+    }
+    for (int i = 199000; i < 200000; i++) {
+        snprintf(body, sizeof body, "{\"prompt\":\"%0256dnext\",\"max_tokens\":1}", i);
+        cr_assert(eq(int, serve_request_parse(body, strlen(body), SERVE_COMPLETIONS, &l, &r, &e), 0));
+        cr_assert(r.session == (uint64_t)i || r.shared == 0);
+        found += r.shared == 64;
+    }
+    cr_assert(gt(int, found, 950));
+    sessions_free(l.sessions);
+}
+
 /* Every truncation and every single-byte change of a body is either read by both or by neither. jansson
  * differs where it refuses numbers beyond its range and \u0000; the body has neither. */
 Test(backends_serve_request, agrees_with_jansson) {
