@@ -116,8 +116,9 @@ static inline int64_t round_up(int64_t x, int64_t unit) {
     return ceil_div(x, unit) * unit;
 }
 
-/* Vector operations an element costs. Sources: Pallas TPU docs (cheap, medium, expensive classes);
- * the numbers are estimates. */
+/* Vector operations an element costs. Classes (cheap, medium, expensive): Pallas TPU docs. The
+ * numbers are estimates; VPU_SIN and VPU_LAYERNORM were set while looking at published v6e rope and
+ * v4 layer-norm rows, so those rows do not test them. */
 enum {
     VPU_CHEAP = 1, /* add mul max select compare convert */
     VPU_DIV = 4,

@@ -360,7 +360,8 @@ static const char *attention_row(struct validator *v, const struct validate_row 
             return "batch, heads and head size are not stated";
         if (validate_has(r->notes, "default 128 tiles")) {
             /* not causal, 128 x 128: a step loads K and V and runs two dependent products with the
-             * running maximum and sum between them: as long as four plain grid steps */
+             * running maximum and sum between them: taken as four plain grid steps, a number set on
+             * these very rows, so their error says nothing */
             double heads = product / 128, steps = heads * (r->seq_len / 128) * (r->seq_len / 128);
             k.sequences = 0;
             k.flops = 4 * product * r->seq_len * r->seq_len;

@@ -423,6 +423,8 @@ int validate_serve_row(struct validator *v, const struct validate_row *r, struct
     else if (validate_has(r->notes, "linear attention") || validate_has(r->model, "Kimi-Linear") ||
              validate_has(r->model, "Qwen3.5"))
         a->why = "layers of linear attention have no model yet";
+    else if (validate_has(r->model, "MiMo-V2"))
+        a->why = "two kinds of KV heads and keys wider than values: no model of this attention yet";
     else if (!validate_model(r->model, &m))
         a->why = "the model's shape is not known here, or it is no decoder";
     else if (strncmp(r->phase, "mlperf", 6) == 0)
