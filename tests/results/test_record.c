@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <regex.h>
 #include <stdio.h>
 
 struct fixture {
@@ -485,4 +486,127 @@ Test(results_record, vectors_statement_is_read) {
     struct metrics_facts f;
     cr_assert(eq(int, record_facts(p, &f, &e), ASSAY_EINPUT));
     json_decref(s);
+}
+
+/* ---- schemas/record.json: the published form, checked against what the builder writes ---- */
+
+static bool is_type(const json_t *v, const char *type) {
+    switch (json_typeof(v)) {
+    case JSON_OBJECT:
+        return strcmp(type, "object") == 0;
+    case JSON_ARRAY:
+        return strcmp(type, "array") == 0;
+    case JSON_STRING:
+        return strcmp(type, "string") == 0;
+    case JSON_INTEGER:
+        return strcmp(type, "integer") == 0 || strcmp(type, "number") == 0;
+    case JSON_REAL:
+        return strcmp(type, "number") == 0;
+    case JSON_NULL:
+        return strcmp(type, "null") == 0;
+    default:
+        return strcmp(type, "boolean") == 0;
+    }
+}
+
+static bool matches(const char *pattern, const char *text) {
+    regex_t re;
+    cr_assert(zero(int, regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB)), "%s", pattern);
+    bool ok = regexec(&re, text, 0, NULL, 0) == 0;
+    regfree(&re);
+    return ok;
+}
+
+static json_t *schema_root;
+
+/* The part of JSON Schema that record.json uses; "" or the place that does not fit. A member that
+ * the schema does not list does not fit either: the builder and the schema must know the same ones.
+ */
+static const char *misfit(const json_t *schema, const json_t *v, const char *where) {
+    static char text[512];
+    const json_t *k;
+    json_t *member;
+    const char *name;
+    size_t i;
+    char here[256];
+#define MISFIT(what) (snprintf(text, sizeof text, "%s: %s", where, what), text)
+    if ((k = json_object_get(schema, "$ref"))) {
+        name = strrchr(json_string_value(k), '/') + 1;
+        return misfit(json_object_get(json_object_get(schema_root, "$defs"), name), v, where);
+    }
+    if ((k = json_object_get(schema, "anyOf"))) {
+        for (i = 0; i < json_array_size(k); i++)
+            if (!*misfit(json_array_get(k, i), v, where))
+                return "";
+        return MISFIT("none of anyOf");
+    }
+    if ((k = json_object_get(schema, "const")) && !json_equal(k, v))
+        return MISFIT("const");
+    if ((k = json_object_get(schema, "enum"))) {
+        bool found = false;
+        for (i = 0; i < json_array_size(k); i++)
+            found = found || json_equal(json_array_get(k, i), v);
+        if (!found)
+            return MISFIT("enum");
+    }
+    if ((k = json_object_get(schema, "type"))) {
+        bool found = json_is_string(k) && is_type(v, json_string_value(k));
+        for (i = 0; i < json_array_size(k); i++)
+            found = found || is_type(v, json_string_value(json_array_get(k, i)));
+        if (!found)
+            return MISFIT("type");
+    }
+    if (json_is_string(v) && (k = json_object_get(schema, "pattern")) &&
+        !matches(json_string_value(k), json_string_value(v)))
+        return MISFIT("pattern");
+    if (json_is_number(v) && (k = json_object_get(schema, "minimum")) &&
+        json_number_value(v) < json_number_value(k))
+        return MISFIT("minimum");
+    k = json_object_get(schema, "required");
+    for (i = 0; json_is_object(v) && i < json_array_size(k); i++)
+        if (!json_object_get(v, json_string_value(json_array_get(k, i))))
+            return MISFIT(json_string_value(json_array_get(k, i)));
+    if ((k = json_object_get(schema, "items")))
+        for (i = 0; i < json_array_size(v); i++) {
+            snprintf(here, sizeof here, "%s/%zu", where, i);
+            if (*misfit(k, json_array_get(v, i), here))
+                return text;
+        }
+    const json_t *properties = json_object_get(schema, "properties");
+    const json_t *others = json_object_get(schema, "additionalProperties");
+    if (json_is_object(v) && (properties || others))
+        json_object_foreach((json_t *)(uintptr_t)v, name, member) {
+            k = json_object_get(properties, name);
+            snprintf(here, sizeof here, "%s/%s", where, name);
+            if (!k && !others)
+                return MISFIT(name);
+            if (*misfit(k ? k : others, member, here))
+                return text;
+        }
+    return "";
+#undef MISFIT
+}
+
+Test(results_record, fits_the_published_schema) {
+    json_error_t je;
+    schema_root = json_load_file("schemas/record.json", JSON_REJECT_DUPLICATES, &je);
+    cr_assert(schema_root != NULL, "%d:%d: %s", je.line, je.column, je.text);
+    struct fixture *f = fixture();
+    size_t n;
+    char *text = build(f, &n);
+    json_t *s;
+    cr_assert(zero(int, record_parse(text, n, &s, NULL, NULL)));
+    cr_assert(eq(str, misfit(schema_root, s, ""), ""));
+    /* and the check can fail */
+    json_t *run = json_object_get(json_object_get(s, "predicate"), "run");
+    json_object_set_new(run, "seed", json_integer(1));
+    cr_assert(eq(str, misfit(schema_root, s, ""), "/predicate/run/seed: type"));
+    json_object_set_new(run, "seed", json_string("-1"));
+    cr_assert(eq(str, misfit(schema_root, s, ""), "/predicate/run/seed: pattern"));
+    json_object_del(run, "seed");
+    cr_assert(eq(str, misfit(schema_root, s, ""), "/predicate/run: seed"));
+    json_decref(s);
+    json_decref(schema_root);
+    free(text);
+    release(f);
 }
