@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         abort();
     if (rc && (!e.message[0] || !e.type || e.status < 400))
         abort();
-    if (j && rc && strstr(e.message, "not valid JSON") && !memchr(body, '\0', n)) /* it skips some NULs */
+    if (j && rc && !strncmp(e.message, "the body is not valid JSON", 26) && !memchr(body, '\0', n)) /* it skips some NULs */
         abort();
     /* jansson alone refuses numbers beyond double and object names with NUL */
     if (!j && rc == 0 && !memchr(body, 'e', n) && !memchr(body, 'E', n) && !memmem(body, n, "u0000", 5) && n < 300)
