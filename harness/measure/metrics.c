@@ -2,13 +2,13 @@
  * are in metrics.h; the log is read in metrics_pass.c; other tools' figures are in compat.c. */
 #include "harness/measure/metrics.h"
 
-#include "harness/core/int128.h"
 #include "harness/measure/metrics_internal.h"
 #include "harness/measure/stats.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CI_LEVEL 0.95
 #define ABSENT ((double)NAN)
@@ -16,8 +16,7 @@
 struct context {
     const struct pass *p;
     const struct metrics_facts *f;
-    const struct column *col;
-    int64_t good; /* requests within all limits */
+    const struct columns *cols;
     double duration_s;
 };
 
@@ -32,7 +31,7 @@ static double per_chip(const struct context *c, double x) {
 }
 
 static int64_t requests(const struct context *c) { /* completed ones that are no training steps */
-    return c->col[COL_E2E].n;
+    return c->cols->at[COL_E2E]->n;
 }
 
 static double requests_per_s(const struct context *c) {
@@ -62,7 +61,7 @@ static double total_tokens_per_s_per_chip(const struct context *c) {
 static double goodput(const struct context *c) {
     const struct metrics_facts *f = c->f;
     bool limits = f->limit_ttft_ns || f->limit_tpot_ns || f->limit_e2e_ns;
-    return limits && c->p->issued && !c->p->any_step ? rate(c, (double)c->good) : ABSENT;
+    return limits && c->p->issued && !c->p->any_step ? rate(c, (double)c->p->good) : ABSENT;
 }
 
 static double cached_token_share(const struct context *c) {
@@ -82,7 +81,7 @@ static double mfu(const struct context *c) {
 }
 
 static double step_tokens_per_s(const struct context *c) {
-    return c->col[COL_STEP].n ? rate(c, (double)c->p->step_tokens) : ABSENT;
+    return c->cols->at[COL_STEP]->n ? rate(c, (double)c->p->step_tokens) : ABSENT;
 }
 
 static double step_tokens_per_s_per_chip(const struct context *c) {
@@ -90,7 +89,7 @@ static double step_tokens_per_s_per_chip(const struct context *c) {
 }
 
 static double step_samples_per_s(const struct context *c) {
-    return c->col[COL_STEP].n ? rate(c, (double)c->p->step_samples) : ABSENT;
+    return c->cols->at[COL_STEP]->n ? rate(c, (double)c->p->step_samples) : ABSENT;
 }
 
 static double eval_score(const struct context *c) {
@@ -232,24 +231,6 @@ static void put(struct metrics *m, const struct metric_def *d, double value, int
                                    .n = n};
 }
 
-/* Requests within every limit, by integers: (last - first) <= limit * (N - n_first). */
-static int64_t count_good(const struct pass *p, const struct metrics_facts *f) {
-    int64_t good = 0;
-    for (uint32_t i = 0; i < p->ids.n; i++) {
-        const struct request_state *r = &p->req[i];
-        if (!request_counts(r))
-            continue;
-        bool streamed = request_streamed(r);
-        uint64_t first = request_at(r, AT_FIRST), last = request_at(r, AT_LAST);
-        bool ok = !(f->limit_ttft_ns && (!streamed || first > (uint64_t)f->limit_ttft_ns)) &&
-                  !(f->limit_e2e_ns && last > (uint64_t)f->limit_e2e_ns);
-        if (ok && f->limit_tpot_ns && streamed && r->out > r->n_first)
-            ok = last - first <= (u128)f->limit_tpot_ns * (r->out - r->n_first);
-        good += ok;
-    }
-    return good;
-}
-
 static void copy_counts(struct metrics *m, const struct pass *p) {
     m->issued = p->issued;
     m->completed = p->completed;
@@ -272,40 +253,35 @@ int metrics_compute(const struct eventlog_source *src, const struct metrics_fact
     struct interval_cache cache[ROWS];
     int cached = 0;
     *out = (struct metrics){0};
-    struct column *col = calloc(COL_COUNT, sizeof *col);
+    struct columns cols = {0};
     int rc = pass_run(&p, src, e);
     if (rc)
         goto out;
-    if (!col) {
-        rc = err_set(e, ASSAY_ENOMEM, "out of memory for metrics");
+    rc = columns_feed(&p, &cols, facts, e);
+    if (rc)
         goto out;
-    }
     copy_counts(out, &p);
-    columns_count(&p, col);
     for (int i = 0; i < ROWS; i++) {
-        struct column *c = rows[i].how == HOW_SCALAR ? NULL : &col[rows[i].column];
-        if (!c || c->n == 0)
+        if (rows[i].how != HOW_QUANTILE && rows[i].how != HOW_INVERSE)
             continue;
-        column_want(c, 0); /* so that the column is solved: min, max and mean come with it */
+        struct column *c = cols.at[rows[i].column];
         struct stats_ranks r;
-        if ((rows[i].how == HOW_QUANTILE || rows[i].how == HOW_INVERSE) &&
-            shown(c->n, rows[i].ppm)) {
-            column_want(c, stats_nearest_rank(c->n, rows[i].ppm) - 1);
-            if (interval(cache, &cached, c->n, rows[i].ppm, &r)) {
-                column_want(c, r.lo - 1);
-                column_want(c, r.hi - 1);
-            }
+        if (!shown(c->n, rows[i].ppm))
+            continue;
+        column_want(c, stats_nearest_rank(c->n, rows[i].ppm) - 1);
+        if (interval(cache, &cached, c->n, rows[i].ppm, &r)) {
+            column_want(c, r.lo - 1);
+            column_want(c, r.hi - 1);
         }
     }
-    compat_want(&p, col);
-    rc = columns_solve(&p, col, e);
+    compat_want(&cols);
+    rc = columns_solve(&p, &cols, e);
     if (rc)
         goto out;
 
     struct context ctx = {.p = &p,
                           .f = facts,
-                          .col = col,
-                          .good = count_good(&p, facts),
+                          .cols = &cols,
                           .duration_s = (double)p.duration_ns / 1e9};
     for (int i = 0; i < ROWS; i++) {
         const struct row *w = &rows[i];
@@ -316,7 +292,7 @@ int metrics_compute(const struct eventlog_source *src, const struct metrics_fact
                 put(out, d, x, p.completed);
             continue;
         }
-        const struct column *c = &col[w->column];
+        const struct column *c = cols.at[w->column];
         if (c->n == 0)
             continue;
         if (w->how == HOW_MEAN || w->how == HOW_MIN || w->how == HOW_MAX) {
@@ -345,9 +321,9 @@ int metrics_compute(const struct eventlog_source *src, const struct metrics_fact
             out->m[out->n - 1].ci_level = CI_LEVEL;
         }
     }
-    out->compat = compat_make(&p, facts, col);
+    out->compat = compat_make(&p, facts, &cols);
 out:
-    free(col);
+    columns_release(&cols);
     pass_release(&p);
     if (rc)
         metrics_release(out);

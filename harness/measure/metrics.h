@@ -1,7 +1,8 @@
 /* Metrics: pure functions of the event log and of a few facts of the workload and system.
  *
  * What counts. A request is *measured* when its INTENDED issue (ISSUE time - lateness) lies in its
- * thread's window, from the boundary of WINDOW_BEGIN to that of WINDOW_END inclusive (event.h); what a thread issues before its
+ * thread's window, from the boundary that its WINDOW_BEGIN mark states to that of WINDOW_END, both
+ * inclusive (the mark's `a`; the mark may be recorded later). What a thread issues before its
  * WINDOW_BEGIN is warm-up. A thread without marks goes by the earliest begin and latest end of the
  * others; a log without WINDOW_BEGIN is measured whole. A failed request is in no latency, and its
  * tokens are in no throughput. Requests in flight at the end are in `issued` alone.

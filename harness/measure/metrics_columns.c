@@ -1,284 +1,318 @@
-/* Columns of observations, drawn from the per-request state eight at a time so that memory stays
- * bounded, and solved for the order statistics that the house and the other tools want. */
+/* Columns of observations, drawn from the per-request state in blocks: once to count, once to gather
+ * (order.h). Columns that must come out equal (no lateness, nothing after the last token, one token an
+ * event) are computed once. */
 #include "harness/measure/metrics_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { GROUP = 8 };
+enum { BLOCK = 256 };
 
-/* The value of a request, or false when it has none. Times are ns. */
-static bool value_of(enum column_id id, const struct request_state *r, double *x) {
-    uint64_t issue = request_at(r, AT_ISSUE), first = request_at(r, AT_FIRST),
-             last = request_at(r, AT_LAST), done = request_at(r, AT_DONE);
-    uint64_t sent = r->flags & REQ_SENT ? request_at(r, AT_SENT) : issue;
-    bool streamed = request_streamed(r);
-    uint32_t n = r->out;
-    switch (id) {
-    case COL_TTFT:
-        *x = (double)first;
-        return streamed;
-    case COL_SERVICE_TTFT:
-        *x = (double)(first - sent);
-        return streamed;
-    case COL_TPOT:
-        if (!streamed || n <= r->n_first)
-            return false;
-        *x = (double)(last - first) / (double)(n - r->n_first);
-        return true;
-    case COL_E2E:
-        *x = (double)last;
-        return true;
-    case COL_SERVICE_E2E:
-        *x = (double)(last - sent);
-        return true;
-    case COL_ISSUE_TTFT:
-        *x = (double)(first - issue);
-        return streamed;
-    case COL_ISSUE_E2E:
-        *x = (double)(last - issue);
-        return true;
-    case COL_ISSUE_DONE:
-        *x = (double)(done - issue);
-        return true;
-    case COL_INTENDED_DONE:
-        *x = (double)done;
-        return true;
-    case COL_TPOT_1:
-        if (!streamed || n < 2)
-            return false;
-        *x = (double)(last - first) / (double)(n - 1);
-        return true;
-    case COL_TPOT_DONE:
-        if (!streamed || n <= r->n_first)
-            return false;
-        *x = (double)(done - first) / (double)(n - r->n_first);
-        return true;
-    case COL_TPOT_DIV:
-        if (!streamed || n < 2)
-            return false;
-        *x = (double)((done - first) / (n - 1));
-        return true;
-    case COL_TIME_PER_TOKEN:
-        if (n == 0)
-            return false;
-        *x = (double)(last - issue) / (double)n;
-        return true;
-    case COL_NTPOT:
-        if (n == 0)
-            return false;
-        *x = (double)(done - issue) / (double)n;
-        return true;
-    case COL_RATE_ITL:
-        if (!streamed || n < 2 || last == first)
-            return false;
-        *x = 1e9 * (double)(n - 1) / (double)(last - first);
-        return true;
-    case COL_RATE_E2E:
-        if (last == issue)
-            return false;
-        *x = 1e9 * (double)n / (double)(last - issue);
-        return true;
-    case COL_RATE_DONE:
-        if (done == issue)
-            return false;
-        *x = 1e9 * (double)n / (double)(done - issue);
-        return true;
-    case COL_ISL:
-        *x = (double)r->in;
-        return true;
-    case COL_OSL:
-        *x = (double)n;
-        return true;
-    default:
-        return false;
-    }
-}
-
-static const bool integer_column[COL_COUNT] = {
-    [COL_TTFT] = true,         [COL_SERVICE_TTFT] = true, [COL_E2E] = true,
-    [COL_SERVICE_E2E] = true,  [COL_LATENESS] = true,     [COL_ITL] = true,
-    [COL_STEP] = true,         [COL_SESSION_E2E] = true,  [COL_SESSION_TURNS] = true,
-    [COL_ISSUE_TTFT] = true,   [COL_ISSUE_E2E] = true,    [COL_ISSUE_DONE] = true,
-    [COL_INTENDED_DONE] = true, [COL_TPOT_DIV] = true,    [COL_ISL] = true,
-    [COL_OSL] = true,          [COL_ITL_TOKENS] = true,
+/* Which requests have a value. */
+enum mask {
+    MASK_COUNTS,    /* completed and measured */
+    MASK_STREAMED,
+    MASK_TPOT,      /* streamed, N > tokens of the first event */
+    MASK_TPOT_1,    /* streamed, N > 1 */
+    MASK_RATE_ITL,  /* and not all tokens at once */
+    MASK_TOKENS,    /* N > 0 */
+    MASK_RATE_DONE, /* took time */
+    MASK_LATENESS,  /* measured, whatever became of it */
+    MASK_STEP,
+    MASK_COUNT
 };
 
-static bool per_request(enum column_id id) {
-    return id != COL_ITL && id != COL_ITL_TOKENS && id != COL_LATENESS && id != COL_STEP &&
-           id != COL_SESSION_E2E && id != COL_SESSION_TURNS;
+static const struct {
+    enum mask mask;
+    bool integer;
+} kind[COL_COUNT] = {
+    [COL_TTFT] = {MASK_STREAMED, true},
+    [COL_SERVICE_TTFT] = {MASK_STREAMED, true},
+    [COL_TPOT] = {MASK_TPOT, false},
+    [COL_E2E] = {MASK_COUNTS, true},
+    [COL_SERVICE_E2E] = {MASK_COUNTS, true},
+    [COL_LATENESS] = {MASK_LATENESS, true},
+    [COL_ITL] = {MASK_COUNT, true}, /* from the pool of gaps */
+    [COL_STEP] = {MASK_STEP, true},
+    [COL_SESSION_E2E] = {MASK_COUNT, true}, /* from the sessions */
+    [COL_SESSION_TURNS] = {MASK_COUNT, true},
+    [COL_ISSUE_TTFT] = {MASK_STREAMED, true},
+    [COL_ISSUE_E2E] = {MASK_COUNTS, true},
+    [COL_ISSUE_DONE] = {MASK_COUNTS, true},
+    [COL_INTENDED_DONE] = {MASK_COUNTS, true},
+    [COL_TPOT_1] = {MASK_TPOT_1, false},
+    [COL_TPOT_DONE] = {MASK_TPOT, false},
+    [COL_TPOT_DIV] = {MASK_TPOT_1, true},
+    [COL_TIME_PER_TOKEN] = {MASK_TOKENS, false},
+    [COL_NTPOT] = {MASK_TOKENS, false},
+    [COL_RATE_ITL] = {MASK_RATE_ITL, false},
+    [COL_RATE_DONE] = {MASK_RATE_DONE, false},
+    [COL_ISL] = {MASK_COUNTS, true},
+    [COL_OSL] = {MASK_COUNTS, true},
+    [COL_ITL_TOKENS] = {MASK_COUNT, true},
+};
+
+/* A block of requests, field by field; stamps are exact in doubles (48 bits). */
+struct block {
+    double issue[BLOCK], sent[BLOCK], first[BLOCK], last[BLOCK], done[BLOCK];
+    double n[BLOCK], n_first[BLOCK], in[BLOCK];
+    uint16_t masks[BLOCK]; /* bit m = enum mask m */
+    unsigned any, all;     /* masks that are set for some, for every request */
+    int size;
+};
+
+static void unpack(struct block *b, const struct pass *p, uint32_t from) {
+    uint32_t left = p->ids.n - from;
+    int size = left < BLOCK ? (int)left : BLOCK;
+    unsigned any = 0, all = UINT32_MAX;
+    for (int i = 0; i < size; i++) {
+        const struct request_state *r = &p->req[from + (uint32_t)i];
+        unsigned f = request_flags(r), m = 0;
+        uint64_t issue = request_at(r, AT_ISSUE), first = request_at(r, AT_FIRST),
+                 last = request_at(r, AT_LAST), done = request_at(r, AT_DONE);
+        uint32_t n = r->out, n_first = request_n_first(r);
+        b->issue[i] = (double)(int64_t)issue;
+        b->sent[i] = f & REQ_SENT ? (double)(int64_t)request_at(r, AT_SENT) : b->issue[i];
+        b->first[i] = (double)(int64_t)first;
+        b->last[i] = (double)(int64_t)last;
+        b->done[i] = (double)(int64_t)done;
+        b->n[i] = (double)n;
+        b->n_first[i] = (double)n_first;
+        b->in[i] = (double)r->in;
+        if ((f & (REQ_MEASURED | REQ_ISSUED)) == (REQ_MEASURED | REQ_ISSUED))
+            m = f & REQ_STEP ? 1u << MASK_STEP : 1u << MASK_LATENESS;
+        if (request_counts(r)) {
+            m |= 1u << MASK_COUNTS | (unsigned)(n > 0) << MASK_TOKENS |
+                 (unsigned)(done > issue) << MASK_RATE_DONE;
+            if (request_streamed(r))
+                m |= 1u << MASK_STREAMED | (unsigned)(n > n_first) << MASK_TPOT |
+                     (unsigned)(n > 1) << MASK_TPOT_1 |
+                     (unsigned)(n > 1 && last > first) << MASK_RATE_ITL;
+        }
+        b->masks[i] = (uint16_t)m;
+        any |= m;
+        all &= m;
+    }
+    b->any = any;
+    b->all = all;
+    b->size = size;
 }
 
-static uint64_t lateness(const struct request_state *r) {
-    return request_at(r, r->flags & REQ_SENT ? AT_SENT : AT_ISSUE);
+#define EACH(expression)                                                                           \
+    for (int i = 0; i < BLOCK; i++)                                                                \
+        x[i] = (expression);                                                                       \
+    break
+
+/* The column's values of a block, those without one squeezed out; returns how many. What lies past
+ * the block's size is computed too (the trip count is then a constant) and dropped. */
+static size_t values_of(enum column_id id, const struct block *restrict b, double *restrict x) {
+    const double *issue = b->issue, *sent = b->sent, *first = b->first, *last = b->last,
+                 *done = b->done, *n = b->n;
+    switch (id) {
+    case COL_TTFT:
+        EACH(first[i]);
+    case COL_SERVICE_TTFT:
+        EACH(first[i] - sent[i]);
+    case COL_TPOT:
+        EACH((last[i] - first[i]) / (n[i] - b->n_first[i]));
+    case COL_E2E:
+        EACH(last[i]);
+    case COL_SERVICE_E2E:
+        EACH(last[i] - sent[i]);
+    case COL_LATENESS:
+        EACH(sent[i]);
+    case COL_STEP:
+    case COL_ISSUE_DONE:
+        EACH(done[i] - issue[i]);
+    case COL_ISSUE_TTFT:
+        EACH(first[i] - issue[i]);
+    case COL_ISSUE_E2E:
+        EACH(last[i] - issue[i]);
+    case COL_INTENDED_DONE:
+        EACH(done[i]);
+    case COL_TPOT_1:
+        EACH((last[i] - first[i]) / (n[i] - 1));
+    case COL_TPOT_DONE:
+        EACH((done[i] - first[i]) / (n[i] - b->n_first[i]));
+    case COL_TPOT_DIV: /* whole division; the quotient's error is below 1/(N - 1) */
+        for (int i = 0; i < BLOCK; i++)
+            x[i] = n[i] > 1 ? (double)(int64_t)((done[i] - first[i]) / (n[i] - 1)) : 0;
+        break;
+    case COL_TIME_PER_TOKEN:
+        EACH((last[i] - issue[i]) / n[i]);
+    case COL_NTPOT:
+        EACH((done[i] - issue[i]) / n[i]);
+    case COL_RATE_ITL:
+        EACH(1e9 * (n[i] - 1) / (last[i] - first[i]));
+    case COL_RATE_DONE:
+        EACH(1e9 * n[i] / (done[i] - issue[i]));
+    case COL_ISL:
+        EACH(b->in[i]);
+    case COL_OSL:
+        EACH(n[i]);
+    default:
+        return 0;
+    }
+    if (b->all >> kind[id].mask & 1)
+        return (size_t)b->size;
+    size_t k = 0;
+    for (int i = 0; i < b->size; i++) {
+        x[k] = x[i];
+        k += b->masks[i] >> kind[id].mask & 1;
+    }
+    return k;
+}
+#undef EACH
+
+/* Does f to every block of values of every column that is its own. */
+typedef void column_fn(struct column *c, const double *x, size_t n);
+
+/* The first sweep feeds, and counts each block just before it is unpacked; the second gathers for
+ * the columns that want something. */
+static void sweep_requests(struct pass *p, struct columns *cols, column_fn *fn,
+                           const struct metrics_facts *f) {
+    struct block b;
+    double x[BLOCK];
+    enum column_id own[COL_COUNT];
+    int k = 0;
+    for (int id = 0; id < COL_COUNT; id++)
+        if (kind[id].mask != MASK_COUNT && cols->at[id] == &cols->own[id] &&
+            (f || cols->own[id].parts || cols->own[id].want_sd))
+            own[k++] = (enum column_id)id;
+    memset(&b, 0, sizeof b);
+    for (uint32_t from = 0; from < p->ids.n; from += BLOCK) {
+        uint32_t left = p->ids.n - from;
+        if (f)
+            pass_count(p, from, from + (left < BLOCK ? left : BLOCK), f);
+        unpack(&b, p, from);
+        for (int j = 0; j < k; j++)
+            if (b.any >> kind[own[j]].mask & 1)
+                fn(&cols->own[own[j]], x, values_of(own[j], &b, x));
+    }
 }
 
-static bool session_counts(const struct session_state *s) {
-    return s->turns && s->flags == 0;
+static void sweep_sessions(const struct pass *p, struct columns *cols, column_fn *f) {
+    for (uint32_t i = 0; i < p->session_ids.n; i++) {
+        const struct session_state *s = &p->session[i];
+        if (s->turns == 0 || s->flags)
+            continue;
+        double e2e = (double)(s->last_ns - s->first_ns), turns = (double)s->turns;
+        f(&cols->own[COL_SESSION_E2E], &e2e, 1);
+        f(&cols->own[COL_SESSION_TURNS], &turns, 1);
+    }
 }
 
-/* Keeps the gaps of completed measured requests, as doubles, in the same memory. */
-static void filter_gaps(struct pass *p) {
+/* Gaps of completed measured requests; feeding keeps them, as doubles, in the pool's own memory. */
+static void feed_gaps(struct pass *p, struct columns *cols) {
     size_t n = 0, big = 0;
-    for (size_t i = 0; i < p->gaps; i++) {
-        uint32_t ns = (uint32_t)p->gap[i];
-        uint64_t gap = ns == UINT32_MAX ? p->big[big++] : ns;
-        if (request_counts(&p->req[p->gap[i] >> 32]))
-            p->gap[n++] = column_bits((double)gap);
+    double x[BLOCK];
+    for (size_t from = 0; from < p->gaps; from += BLOCK) {
+        size_t k = 0, stop = p->gaps - from < BLOCK ? p->gaps : from + BLOCK;
+        for (size_t i = from; i < stop; i++) {
+            uint32_t ns = (uint32_t)p->gap[i];
+            x[k] = (double)(ns == UINT32_MAX ? p->big[big++] : ns);
+            k += request_counts(&p->req[p->gap[i] >> 32]);
+        }
+        column_feed(&cols->own[COL_ITL], x, k);
+        memcpy(p->gap + n, x, k * sizeof x[0]); /* n <= from */
+        n += k;
     }
     p->gaps = n;
-    p->gap_cap = n; /* the pass is over: nothing is pushed any more */
 }
 
-void columns_count(struct pass *p, struct column *col) {
-    for (int id = 0; id < COL_COUNT; id++)
-        col[id] = (struct column){.integer = integer_column[id]};
-    int64_t inside = 0; /* tokens that share an event with an earlier one */
-    for (uint32_t i = 0; i < p->ids.n; i++) {
-        const struct request_state *r = &p->req[i];
-        if (r->flags & REQ_MEASURED && r->flags & REQ_ISSUED && !(r->flags & REQ_STEP))
-            col[COL_LATENESS].n++;
-        if ((r->flags & (REQ_MEASURED | REQ_STEP)) == (REQ_MEASURED | REQ_STEP))
-            col[COL_STEP].n++;
-        if (!request_counts(r))
-            continue;
-        bool streamed = request_streamed(r);
-        col[COL_TTFT].n += streamed;
-        col[COL_E2E].n++;
-        col[COL_TPOT].n += streamed && r->out > r->n_first;
-        col[COL_TPOT_1].n += streamed && r->out > 1;
-        col[COL_TIME_PER_TOKEN].n += r->out > 0;
-        col[COL_RATE_ITL].n += streamed && r->out > 1 &&
-                               request_at(r, AT_LAST) != request_at(r, AT_FIRST);
-        col[COL_RATE_E2E].n += request_at(r, AT_LAST) != request_at(r, AT_ISSUE);
-        col[COL_RATE_DONE].n += request_at(r, AT_DONE) != request_at(r, AT_ISSUE);
-        if (streamed)
-            inside += r->out;
-    }
-    col[COL_SERVICE_TTFT].n = col[COL_ISSUE_TTFT].n = col[COL_TTFT].n;
-    col[COL_SERVICE_E2E].n = col[COL_ISSUE_E2E].n = col[COL_E2E].n;
-    col[COL_ISSUE_DONE].n = col[COL_INTENDED_DONE].n = col[COL_E2E].n;
-    col[COL_ISL].n = col[COL_OSL].n = col[COL_E2E].n;
-    col[COL_TPOT_DONE].n = col[COL_TPOT].n;
-    col[COL_TPOT_DIV].n = col[COL_TPOT_1].n;
-    col[COL_NTPOT].n = col[COL_TIME_PER_TOKEN].n;
-
-    for (uint32_t i = 0; i < p->session_ids.n; i++)
-        col[COL_SESSION_E2E].n += session_counts(&p->session[i]);
-    col[COL_SESSION_TURNS].n = col[COL_SESSION_E2E].n;
-
-    if (!p->gaps_dropped) {
-        filter_gaps(p);
-        col[COL_ITL].n = col[COL_ITL_TOKENS].n = (int64_t)p->gaps;
-        /* events = gaps + streamed requests; each further token is a gap of 0 */
-        int64_t zeros = inside - (int64_t)p->gaps - col[COL_TTFT].n;
-        col[COL_ITL_TOKENS].extra_zeros = zeros > 0 ? zeros : 0;
+static void gather_gaps(const struct pass *p, struct column *c) {
+    double x[BLOCK];
+    for (size_t from = 0; from < p->gaps; from += BLOCK) {
+        size_t k = p->gaps - from < BLOCK ? p->gaps - from : BLOCK;
+        memcpy(x, p->gap + from, k * sizeof x[0]);
+        column_gather(c, x, k);
     }
 }
 
-static int64_t fill_others(const struct pass *p, enum column_id id, uint64_t *to) {
-    int64_t n = 0;
-    if (id == COL_SESSION_E2E || id == COL_SESSION_TURNS) {
-        for (uint32_t i = 0; i < p->session_ids.n; i++) {
-            const struct session_state *s = &p->session[i];
-            if (session_counts(s))
-                to[n++] = column_bits(id == COL_SESSION_TURNS ? (double)s->turns
-                                                              : (double)(s->last_ns - s->first_ns));
-        }
-        return n;
-    }
-    for (uint32_t i = 0; i < p->ids.n; i++) {
-        const struct request_state *r = &p->req[i];
-        if (!(r->flags & REQ_MEASURED) || !(r->flags & REQ_ISSUED))
-            continue;
-        if (id == COL_LATENESS && !(r->flags & REQ_STEP))
-            to[n++] = column_bits((double)lateness(r));
-        if (id == COL_STEP && r->flags & REQ_STEP)
-            to[n++] = column_bits((double)(request_at(r, AT_DONE) - request_at(r, AT_ISSUE)));
-    }
-    return n;
+static void alias(struct columns *c, bool when, enum column_id id, enum column_id same) {
+    if (when && c->at[id] == &c->own[id])
+        c->at[id] = c->at[same];
 }
 
-/* A column equal to one that is solved already (no lateness, no SENT, stream end = last token):
- * takes its answers if it has all that is wanted. */
-static bool borrow(struct column *c, const struct column *from) {
-    if (from->n != c->n || from->nranks < c->nranks ||
-        memcmp(c->bits, from->bits, (size_t)c->n * sizeof *c->bits))
-        return false;
-    int j = 0;
-    for (int i = 0; i < c->nranks; i++) {
-        while (j < from->nranks && from->rank[j] < c->rank[i])
-            j++;
-        if (j == from->nranks || from->rank[j] != c->rank[i])
-            return false;
-        c->value[i] = from->value[j];
-    }
-    c->min = from->min;
-    c->max = from->max;
-    c->mean = from->mean;
-    c->m2 = from->m2;
-    return true;
+/* Which columns cannot differ in this run. Each rule points to a column that stays itself or to one
+ * that was pointed on already. */
+static void find_aliases(struct columns *c, const struct pass *p) {
+    bool late = p->seen & SEEN_LATE, sent = p->seen & SEEN_SENT, tail = p->seen & SEEN_TAIL,
+         spread = p->seen & SEEN_SPREAD, whole = p->seen & SEEN_UNSTREAMED,
+         first = p->seen & SEEN_FIRST_MANY, many = p->seen & SEEN_TOKENS_NOT_1;
+    alias(c, !spread && !whole, COL_E2E, COL_TTFT);
+    alias(c, !sent && !late, COL_SERVICE_TTFT, COL_TTFT);
+    alias(c, !spread && !whole, COL_SERVICE_E2E, COL_SERVICE_TTFT);
+    alias(c, !sent && !late, COL_SERVICE_E2E, COL_E2E);
+    alias(c, !late, COL_ISSUE_TTFT, COL_TTFT);
+    alias(c, !sent, COL_ISSUE_TTFT, COL_SERVICE_TTFT);
+    alias(c, !late, COL_ISSUE_E2E, COL_E2E);
+    alias(c, !sent, COL_ISSUE_E2E, COL_SERVICE_E2E);
+    alias(c, !spread && !whole, COL_ISSUE_E2E, COL_ISSUE_TTFT);
+    alias(c, !tail, COL_ISSUE_DONE, COL_ISSUE_E2E);
+    alias(c, !tail, COL_INTENDED_DONE, COL_E2E);
+    alias(c, !late, COL_INTENDED_DONE, COL_ISSUE_DONE);
+    alias(c, !first, COL_TPOT_1, COL_TPOT);
+    alias(c, !tail, COL_TPOT_DONE, COL_TPOT);
+    alias(c, !many, COL_TIME_PER_TOKEN, COL_ISSUE_E2E);
+    alias(c, !tail, COL_NTPOT, COL_TIME_PER_TOKEN);
+    alias(c, !many, COL_NTPOT, COL_ISSUE_DONE);
 }
 
-static int solve_group(const struct pass *p, struct column *col, const enum column_id *id, int k,
-                       struct err *e) {
-    int rc = 0;
-    int64_t filled[GROUP] = {0};
-    for (int j = 0; j < k; j++) {
-        col[id[j]].bits = malloc((size_t)col[id[j]].n * sizeof(uint64_t));
-        if (!col[id[j]].bits) {
-            rc = err_set(e, ASSAY_ENOMEM, "out of memory for %lld observations",
-                         (long long)col[id[j]].n);
-            goto out;
-        }
+int columns_feed(struct pass *p, struct columns *cols, const struct metrics_facts *f,
+                 struct err *e) {
+    cols->own = calloc(COL_COUNT, sizeof *cols->own);
+    if (!cols->own)
+        return err_set(e, ASSAY_ENOMEM, "out of memory for metrics");
+    for (int id = 0; id < COL_COUNT; id++) {
+        cols->own[id].integer = kind[id].integer;
+        cols->at[id] = &cols->own[id];
     }
-    for (uint32_t i = 0; i < p->ids.n; i++) {
-        const struct request_state *r = &p->req[i];
-        double x;
-        if (!request_counts(r))
-            continue;
-        for (int j = 0; j < k; j++)
-            if (value_of(id[j], r, &x))
-                col[id[j]].bits[filled[j]++] = column_bits(x);
+    find_aliases(cols, p);
+    if (p->ids.n == 0)
+        pass_count(p, 0, 0, f);
+    sweep_requests(p, cols, column_feed, f);
+    sweep_sessions(p, cols, column_feed);
+    if (!p->gaps_dropped)
+        feed_gaps(p, cols);
+    /* events = gaps + streamed requests; each further token of an event is a gap of 0 more */
+    int64_t zeros = p->streamed_tokens - (int64_t)p->gaps - cols->at[COL_TTFT]->n;
+    struct column *tokens = &cols->own[COL_ITL_TOKENS];
+    if (zeros > 0 && !p->gaps_dropped) {
+        *tokens = cols->own[COL_ITL];
+        tokens->extra_zeros = zeros;
+        column_fed(tokens);
+    } else {
+        cols->at[COL_ITL_TOKENS] = &cols->own[COL_ITL];
     }
-    for (int j = 0; j < k; j++) {
-        if (!per_request(id[j]))
-            filled[j] = fill_others(p, id[j], col[id[j]].bits);
-        assert(filled[j] == col[id[j]].n);
-        bool known = false;
-        for (int i = 0; i < j && !known; i++)
-            known = borrow(&col[id[j]], &col[id[i]]);
-        if (!known && (rc = column_solve(&col[id[j]], e)))
-            goto out;
-    }
-out:
-    for (int j = 0; j < k; j++) {
-        free(col[id[j]].bits);
-        col[id[j]].bits = NULL;
-    }
-    return rc;
+    for (int id = 0; id < COL_ITL_TOKENS; id++)
+        column_fed(&cols->own[id]);
+    return 0;
 }
 
-int columns_solve(struct pass *p, struct column *col, struct err *e) {
-    enum column_id group[GROUP];
-    int k = 0, rc = 0;
-    for (int id = 0; id < COL_COUNT && rc == 0; id++) {
-        struct column *c = &col[id];
-        if (column_n(c) == 0 || c->nranks == 0)
-            continue;
-        if (id == COL_ITL || id == COL_ITL_TOKENS) {
-            c->bits = p->gap;
-            rc = column_solve(c, e);
-            c->bits = NULL;
-            continue;
-        }
-        group[k++] = (enum column_id)id;
-        if (k == GROUP) {
-            rc = solve_group(p, col, group, k, e);
-            k = 0;
-        }
+int columns_solve(struct pass *p, struct columns *cols, struct err *e) {
+    for (int id = 0; id < COL_COUNT; id++) {
+        int rc = column_plan(&cols->own[id], e);
+        if (rc)
+            return rc;
     }
-    if (rc == 0 && k)
-        rc = solve_group(p, col, group, k, e);
-    return rc;
+    sweep_requests(p, cols, column_gather, NULL);
+    sweep_sessions(p, cols, column_gather);
+    gather_gaps(p, &cols->own[COL_ITL]);
+    if (cols->at[COL_ITL_TOKENS] == &cols->own[COL_ITL_TOKENS])
+        gather_gaps(p, &cols->own[COL_ITL_TOKENS]);
+    for (int id = 0; id < COL_COUNT; id++) {
+        int rc = column_finish(&cols->own[id], e);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+void columns_release(struct columns *cols) {
+    for (int id = 0; cols->own && id < COL_COUNT; id++)
+        column_release(&cols->own[id]);
+    free(cols->own);
+    cols->own = NULL;
 }

@@ -24,30 +24,61 @@ enum request_flags {
 
 enum request_stamp { AT_ISSUE, AT_SENT, AT_FIRST, AT_LAST, AT_DONE, AT_COUNT };
 
-/* Stamps are ns after the intended issue, 48 bits (78 hours). */
+/* Stamps are ns after the intended issue, 48 bits (78 hours), each in the upper part of a word. The
+ * lower 16 bits hold what else there is: ISSUE the flags, FIRST and DONE the tokens of the first event,
+ * SENT and LAST the cached tokens (low half first). */
 struct request_state {
     int64_t intended_ns;
-    uint32_t lo[AT_COUNT];
-    uint16_t hi[AT_COUNT];
-    uint16_t flags;
-    uint32_t out, in, cached, n_first;
+    uint64_t word[AT_COUNT];
+    uint32_t out, in;
 };
 _Static_assert(sizeof(struct request_state) == 56, "56 bytes and an index of 4 are the promise");
 
 static inline uint64_t request_at(const struct request_state *r, enum request_stamp s) {
-    return (uint64_t)r->hi[s] << 32 | r->lo[s];
+    return r->word[s] >> 16;
+}
+
+static inline void request_stamp(struct request_state *r, enum request_stamp s, uint64_t d) {
+    r->word[s] = d << 16 | (r->word[s] & 0xffff);
+}
+
+static inline unsigned request_flags(const struct request_state *r) {
+    return (unsigned)(r->word[AT_ISSUE] & 0xffff);
+}
+
+static inline void request_flag(struct request_state *r, unsigned flags) {
+    r->word[AT_ISSUE] |= flags;
+}
+
+static inline uint32_t request_half(const struct request_state *r, enum request_stamp low,
+                                    enum request_stamp high) {
+    return (uint32_t)(r->word[low] & 0xffff) | (uint32_t)(r->word[high] & 0xffff) << 16;
+}
+
+static inline void request_set_half(struct request_state *r, enum request_stamp low,
+                                    enum request_stamp high, uint32_t x) {
+    r->word[low] = (r->word[low] & ~UINT64_C(0xffff)) | (x & 0xffff);
+    r->word[high] = (r->word[high] & ~UINT64_C(0xffff)) | x >> 16;
+}
+
+static inline uint32_t request_n_first(const struct request_state *r) {
+    return request_half(r, AT_FIRST, AT_DONE);
+}
+
+static inline uint32_t request_cached(const struct request_state *r) {
+    return request_half(r, AT_SENT, AT_LAST);
 }
 
 /* Completed and measured: what every latency and throughput is about. */
 static inline bool request_counts(const struct request_state *r) {
-    return (r->flags & (REQ_MEASURED | REQ_DONE | REQ_STEP)) == (REQ_MEASURED | REQ_DONE);
+    return (request_flags(r) & (REQ_MEASURED | REQ_DONE | REQ_STEP)) == (REQ_MEASURED | REQ_DONE);
 }
 
 /* The answer came in one piece of several tokens: nothing was streamed, TTFT has no meaning. */
 static inline bool request_streamed(const struct request_state *r) {
-    return (r->flags & REQ_TOKENS) &&
-           !((r->flags & (REQ_MANY | REQ_KNOWN_FIRST)) == REQ_KNOWN_FIRST && r->out > 1 &&
-             r->n_first >= r->out);
+    unsigned f = request_flags(r);
+    return (f & REQ_TOKENS) && !((f & (REQ_MANY | REQ_KNOWN_FIRST)) == REQ_KNOWN_FIRST &&
+                                 r->out > 1 && request_n_first(r) >= r->out);
 }
 
 /* 64-bit ids to dense slots, bounded against hostile ids. */
@@ -63,6 +94,17 @@ struct session_state {
     uint32_t flags; /* enum session_flags */
 };
 enum session_flags { SESSION_OUTSIDE = 1 << 0, SESSION_FAILED = 1 << 1, SESSION_OPEN = 1 << 2 };
+
+/* What requests that ended were not all alike in; see find_aliases. */
+enum pass_seen {
+    SEEN_LATE = 1 << 0,         /* issued later than intended */
+    SEEN_SENT = 1 << 1,         /* sent later than issued */
+    SEEN_TAIL = 1 << 2,         /* the stream ended after the last token event */
+    SEEN_SPREAD = 1 << 3,       /* first and last token event differ */
+    SEEN_UNSTREAMED = 1 << 4,   /* an answer that was not streamed */
+    SEEN_FIRST_MANY = 1 << 5,   /* a first event of other than one token */
+    SEEN_TOKENS_NOT_1 = 1 << 6, /* N other than 1 */
+};
 
 struct pass {
     struct request_state *req;
@@ -96,15 +138,27 @@ struct pass {
     double eval_score;
     double eval_ns, checkpoint_ns; /* sums */
 
-    /* derived by pass_finish */
+    /* derived by pass_count */
     int64_t issued, completed, failed, in_flight, warmup, by_class[FAIL_CLASS_COUNT];
     int64_t input_tokens, output_tokens, cached_tokens, step_tokens, step_samples;
     int64_t duration_ns;    /* window begin to the last completion, or the window's end if later */
     int64_t last_done_ns;   /* of measured requests */
-    int64_t first_issue_ns; /* of measured completed requests, actual */
+    int64_t first_start_ns; /* of measured requests that ended: actual issue */
+    int64_t first_issue_ns; /* of measured completed requests: actual issue, */
+    int64_t first_intended_ns, last_token_ns, last_issued_done_ns; /* intended, last token event, end
+                               of the one that was issued last */
+    uint64_t decode_ns; /* of streamed ones: sums of last - first and of N - 1 */
+    int64_t decode_tokens;
+    int64_t streamed_tokens;
+    int64_t last_issue_ns;
+    unsigned seen; /* enum pass_seen, of whatever ended */
+    int64_t good;  /* completed within the house's limits */
+    int64_t good_compat; /* as other tools judge: from issue, TPOT over N - 1 */
 };
 
 int pass_run(struct pass *p, const struct eventlog_source *src, struct err *e) MUST_USE;
+/* Then once for all slots in order, in pieces [from, to): decides what is measured and counts it. */
+void pass_count(struct pass *p, uint32_t from, uint32_t to, const struct metrics_facts *f);
 void pass_release(struct pass *p);
 
 /* One value for each request that has it. */
@@ -130,20 +184,29 @@ enum column_id {
     COL_TIME_PER_TOKEN,  /* (last - issue)/N */
     COL_NTPOT,           /* (stream end - issue)/N */
     COL_RATE_ITL,        /* 1e9/COL_TPOT_1 */
-    COL_RATE_E2E,        /* 1e9 N/COL_ISSUE_E2E */
     COL_RATE_DONE,       /* 1e9 N/COL_ISSUE_DONE */
     COL_ISL,
     COL_OSL,
     COL_ITL_TOKENS,      /* as COL_ITL, a k-token event counting as k - 1 gaps of 0 more */
-    COL_COUNT
+    COL_COUNT,
+    COL_NONE = COL_COUNT
 };
 
-/* count: what each column holds (may be used to choose ranks); then column_want; then solve. */
-void columns_count(struct pass *p, struct column *col);
-int columns_solve(struct pass *p, struct column *col, struct err *e) MUST_USE;
+/* Several ids may share a column: those that cannot differ in this run. */
+struct columns {
+    struct column *own; /* COL_COUNT */
+    struct column *at[COL_COUNT];
+};
+
+/* feed: pass_count, then n and mean of each; then column_want on at[]; then solve. Release in any case. */
+int columns_feed(struct pass *p, struct columns *cols, const struct metrics_facts *f,
+                 struct err *e) MUST_USE;
+int columns_solve(struct pass *p, struct columns *cols, struct err *e) MUST_USE;
+void columns_release(struct columns *cols);
 
 /* Other tools' figures; want notes ranks, make builds the object after columns_solve. */
-void compat_want(const struct pass *p, struct column *col);
-json_t *compat_make(const struct pass *p, const struct metrics_facts *f, const struct column *col);
+void compat_want(struct columns *cols);
+json_t *compat_make(const struct pass *p, const struct metrics_facts *f,
+                    const struct columns *cols);
 
 #endif

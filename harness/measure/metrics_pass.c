@@ -1,15 +1,19 @@
 /* The one pass over the merged events: per-request state of 56 bytes, a pool of token gaps, window
  * bookkeeping and all checks that a log makes sense. What is computed from it is in metrics.c. */
+#include "harness/core/int128.h"
 #include "harness/measure/metrics_internal.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     ID_SLACK = 1 << 20,  /* ids below this are always fine */
     ID_SPREAD = 256,     /* and up to so many times the requests seen: 1 KiB of index a request */
 };
 #define ID_MAX (UINT64_C(1) << 31)
+/* No two stamps are further apart, so that no difference of sums of them overflows. */
+#define SPAN_MAX_NS (INT64_MAX / 4)
 
 /* --- ids ---------------------------------------------------------------------------------------- */
 
@@ -21,19 +25,26 @@ static int id_grow(struct id_map *m, uint64_t id, const char *what, struct err *
     uint64_t cap = m->cap ? m->cap : 4096;
     while (cap <= id)
         cap *= 2;
-    uint32_t *slot = calloc(cap, sizeof *slot); /* fresh pages: only what is used becomes real */
+    /* Dense ids, the rule: grown in place and cleared. Sparse ones: fresh pages that the system clears
+     * as they are used, so that a hostile id costs no memory. */
+    bool dense = cap <= 4096 + 4 * (uint64_t)m->n;
+    uint32_t *slot = dense ? realloc(m->slot, cap * sizeof *slot) : calloc(cap, sizeof *slot);
     if (!slot)
         return err_set(e, ASSAY_ENOMEM, "out of memory for %llu %s ids", (unsigned long long)cap,
                        what);
-    if (m->cap)
-        memcpy(slot, m->slot, m->cap * sizeof *slot);
-    free(m->slot);
+    if (dense) {
+        memset(slot + m->cap, 0, (cap - m->cap) * sizeof *slot);
+    } else {
+        if (m->cap)
+            memcpy(slot, m->slot, m->cap * sizeof *slot);
+        free(m->slot);
+    }
     m->slot = slot;
     m->cap = cap;
     return 0;
 }
 
-/* Makes room for `need` zeroed elements. */
+/* Makes room for `need` elements; what is new is not initialised (nor touched). */
 static int grow(void *array, uint32_t *cap, uint64_t need, size_t size, struct err *e) {
     void **a = array;
     if (need <= *cap)
@@ -44,7 +55,6 @@ static int grow(void *array, uint32_t *cap, uint64_t need, size_t size, struct e
     void *p = want <= UINT32_MAX ? realloc(*a, want * size) : NULL;
     if (!p)
         return err_set(e, ASSAY_ENOMEM, "out of memory for %llu requests", (unsigned long long)want);
-    memset((char *)p + (size_t)*cap * size, 0, (want - *cap) * size);
     *a = p;
     *cap = (uint32_t)want;
     return 0;
@@ -52,60 +62,90 @@ static int grow(void *array, uint32_t *cap, uint64_t need, size_t size, struct e
 
 /* --- one event ---------------------------------------------------------------------------------- */
 
-static int nonsense(struct err *e, const struct event *ev, const char *why) {
+/* An event is the i-th of a view; copied out only to complain. */
+static int nonsense(struct err *e, const struct eventlog_view *v, uint32_t i, const char *why) {
     static const char *const name[EVENT_KIND_COUNT] = {
         "NONE", "MARK", "SESSION", "ISSUE", "SENT",       "TOKENS", "DONE",
         "FAIL", "USAGE", "STEP",   "EVAL",  "CHECKPOINT", "ENGINE"};
     return err_set(e, ASSAY_EINPUT, "event log: %s of request %llu at %lld ns of thread %u: %s",
-                   name[ev->kind], (unsigned long long)ev->request, (long long)ev->time_ns,
-                   ev->thread, why);
+                   name[v->kind[i]], (unsigned long long)v->request[i],
+                   (long long)v->time_ns[i], v->thread, why);
 }
 
-static int request_new(struct pass *p, const struct event *ev, uint32_t *slot, struct err *e) {
-    int rc = ev->request < p->ids.cap ? 0 : id_grow(&p->ids, ev->request, "request", e);
-    if (rc)
+static int request_room(struct pass *p, struct err *e) {
+    uint64_t n = p->ids.n + UINT64_C(1);
+    int rc = grow(&p->req, &p->req_cap, n, sizeof *p->req, e);
+    if (rc == 0 && p->threads > 1)
+        rc = grow(&p->thread_of, &p->thread_of_cap, n, sizeof *p->thread_of, e);
+    if (rc == 0 && p->any_session)
+        rc = grow(&p->session_of, &p->session_of_cap, n, sizeof *p->session_of, e);
+    return rc;
+}
+
+/* The request's slot, a new one if need be. */
+static int request_slot(struct pass *p, const struct eventlog_view *v, uint32_t i, uint32_t *slot,
+                        struct err *e) {
+    uint64_t id = v->request[i];
+    int rc = 0;
+    if (id >= p->ids.cap && (rc = id_grow(&p->ids, id, "request", e)))
         return rc;
-    if (p->ids.slot[ev->request]) {
-        *slot = p->ids.slot[ev->request] - 1;
+    if (p->ids.slot[id]) {
+        *slot = p->ids.slot[id] - 1;
         return 0;
     }
     uint32_t n = p->ids.n;
-    rc = grow(&p->req, &p->req_cap, n + 1ull, sizeof *p->req, e);
-    if (rc == 0 && p->threads > 1)
-        rc = grow(&p->thread_of, &p->thread_of_cap, n + 1ull, sizeof *p->thread_of, e);
-    if (rc == 0 && p->any_session)
-        rc = grow(&p->session_of, &p->session_of_cap, n + 1ull, sizeof *p->session_of, e);
-    if (rc)
+    if ((n == p->req_cap || (p->threads > 1 && n == p->thread_of_cap) ||
+         (p->any_session && n >= p->session_of_cap)) &&
+        (rc = request_room(p, e)))
         return rc;
+    p->req[n] = (struct request_state){0};
+    if (p->session_of)
+        p->session_of[n] = 0;
     if (p->thread_of)
-        p->thread_of[n] = (uint16_t)ev->thread;
-    p->ids.slot[ev->request] = n + 1;
+        p->thread_of[n] = (uint16_t)v->thread;
+    p->ids.slot[id] = n + 1;
     p->ids.n = n + 1;
     *slot = n;
     return 0;
 }
 
-static int on_mark(struct pass *p, const struct event *ev, struct err *e) {
-    int64_t t = ev->a; /* the boundary; the event itself may come later */
-    switch (ev->request) {
+static void earlier(int64_t *t, int64_t x) {
+    *t = x < *t ? x : *t;
+}
+
+static void later(int64_t *t, int64_t x) {
+    *t = x > *t ? x : *t;
+}
+
+/* The boundary is the mark's a; the event itself may come later. */
+static int on_mark(struct pass *p, const struct eventlog_view *v, uint32_t i, struct err *e) {
+    int64_t t = v->a[i], away;
+    if (__builtin_sub_overflow(t, p->first_event_ns, &away) || away > SPAN_MAX_NS ||
+        away < -SPAN_MAX_NS)
+        return nonsense(e, v, i, "boundary more than 73 years away");
+    switch (v->request[i]) {
     case MARK_RUN_BEGIN:
         if (!p->any_run_begin)
-            p->run_begin_ns = t; /* the first in time order */
+            p->run_begin_ns = t;
+        earlier(&p->run_begin_ns, t);
         p->any_run_begin = true;
         return 0;
     case MARK_WINDOW_BEGIN:
         if (!p->any_begin)
             p->begin_ns = t;
+        earlier(&p->begin_ns, t);
         p->any_begin = true;
-        if (!p->window[ev->thread].begun)
-            p->window[ev->thread].begin_ns = t;
-        p->window[ev->thread].begun = true;
+        if (!p->window[v->thread].begun)
+            p->window[v->thread].begin_ns = t;
+        p->window[v->thread].begun = true;
         return 0;
     case MARK_WINDOW_END:
-        p->end_ns = t; /* the last in time order */
+        if (!p->any_end)
+            p->end_ns = t;
+        later(&p->end_ns, t);
         p->any_end = true;
-        p->window[ev->thread].end_ns = t;
-        p->window[ev->thread].ended = true;
+        p->window[v->thread].end_ns = t;
+        p->window[v->thread].ended = true;
         return 0;
     case MARK_RUN_END:
         return 0;
@@ -113,78 +153,78 @@ static int on_mark(struct pass *p, const struct event *ev, struct err *e) {
         p->interrupted = 1;
         return 0;
     default:
-        return nonsense(e, ev, "unknown mark");
+        return nonsense(e, v, i, "unknown mark");
     }
 }
 
-static int on_session(struct pass *p, const struct event *ev, struct err *e) {
+static int on_session(struct pass *p, const struct eventlog_view *v, uint32_t i, struct err *e) {
     uint32_t slot;
     p->any_session = true; /* from here on session_of follows; earlier requests belong to none */
-    int rc = request_new(p, ev, &slot, e);
+    int rc = request_slot(p, v, i, &slot, e);
     if (rc)
         return rc;
-    if (p->req[slot].flags)
-        return nonsense(e, ev, "must be its first event");
-    uint64_t id = (uint64_t)ev->a;
+    if (request_flags(&p->req[slot]))
+        return nonsense(e, v, i, "must be its first event");
+    uint64_t id = (uint64_t)v->a[i];
     rc = id < p->session_ids.cap ? 0 : id_grow(&p->session_ids, id, "session", e);
     if (rc)
         return rc;
     if (p->session_ids.slot[id] == 0) {
-        rc = grow(&p->session, &p->session_cap, p->session_ids.n + 1ull, sizeof *p->session, e);
+        rc = grow(&p->session, &p->session_cap, p->session_ids.n + UINT64_C(1), sizeof *p->session,
+                  e);
         if (rc)
             return rc;
+        p->session[p->session_ids.n] = (struct session_state){0};
         p->session_ids.slot[id] = ++p->session_ids.n;
     }
     p->session_of[slot] = p->session_ids.slot[id] - 1;
-    p->req[slot].flags = REQ_IN_SESSION;
+    request_flag(&p->req[slot], REQ_IN_SESSION);
     return 0;
 }
 
-static void stamp(struct request_state *r, enum request_stamp s, uint64_t d) {
-    r->lo[s] = (uint32_t)d;
-    r->hi[s] = (uint16_t)(d >> 32);
-}
-
-static int on_issue(struct pass *p, const struct event *ev, struct err *e) {
-    uint32_t slot;
-    int rc = request_new(p, ev, &slot, e);
+static inline int on_issue(struct pass *p, const struct eventlog_view *v, uint32_t i,
+                           struct err *e) {
+    uint32_t slot = 0;
+    int rc = request_slot(p, v, i, &slot, e);
     if (rc)
         return rc;
     struct request_state *r = &p->req[slot];
-    if (r->flags & REQ_ISSUED)
-        return nonsense(e, ev, "issued twice");
-    if (ev->a < 0 || ev->a >> 48 || ev->b < 0 || ev->b > UINT32_MAX)
-        return nonsense(e, ev, "lateness or input tokens out of range");
-    r->intended_ns = (int64_t)((uint64_t)ev->time_ns - (uint64_t)ev->a);
-    if (r->intended_ns > ev->time_ns)
-        return nonsense(e, ev, "intended time out of range");
-    stamp(r, AT_ISSUE, (uint64_t)ev->a);
-    r->in = (uint32_t)ev->b;
-    r->flags |= REQ_ISSUED;
-    if (!p->window[ev->thread].begun)
-        r->flags |= REQ_PENDING;
-    else if (r->intended_ns >= p->window[ev->thread].begin_ns &&
-             !(p->window[ev->thread].ended &&
-               r->intended_ns > p->window[ev->thread].end_ns))
-        r->flags |= REQ_MEASURED;
+    int64_t late = v->a[i], t;
+    if (request_flags(r) & REQ_ISSUED)
+        return nonsense(e, v, i, "issued twice");
+    if (late < 0 || late >> 48 || v->b[i] < 0 || v->b[i] > UINT32_MAX)
+        return nonsense(e, v, i, "lateness or input tokens out of range");
+    if (__builtin_sub_overflow(v->time_ns[i], late, &t))
+        return nonsense(e, v, i, "intended time out of range");
+    r->intended_ns = t;
+    r->in = (uint32_t)v->b[i];
+    unsigned flag = REQ_ISSUED;
+    if (!p->window[v->thread].begun)
+        flag |= REQ_PENDING;
+    else if (t >= p->window[v->thread].begin_ns)
+        flag |= REQ_MEASURED; /* the window's end is checked at the end */
+    r->word[AT_ISSUE] = (uint64_t)late << 16 | request_flags(r) | flag;
     return 0;
 }
 
-/* What follows ISSUE and precedes DONE or FAIL. */
-static int find_open(struct pass *p, const struct event *ev, uint32_t *slot, uint64_t *d,
-                     struct err *e) {
-    *slot = ev->request < p->ids.cap ? p->ids.slot[ev->request] : 0;
-    if (*slot == 0 || !(p->req[*slot - 1].flags & REQ_ISSUED))
-        return nonsense(e, ev, "without an ISSUE");
-    --*slot;
-    const struct request_state *r = &p->req[*slot];
-    if (r->flags & (REQ_DONE | REQ_FAILED))
-        return nonsense(e, ev, "after the request's end");
-    *d = (uint64_t)ev->time_ns - (uint64_t)r->intended_ns;
-    if (ev->time_ns < r->intended_ns || *d < request_at(r, AT_ISSUE))
-        return nonsense(e, ev, "before its ISSUE");
+/* What follows ISSUE and precedes DONE or FAIL: the request and the ns since its intended issue. */
+static inline int find_open(struct pass *p, const struct eventlog_view *v, uint32_t i,
+                            uint32_t *slot, uint64_t *d, struct err *e) {
+    uint64_t id = v->request[i];
+    uint32_t s = id < p->ids.cap ? p->ids.slot[id] : 0;
+    if (s == 0)
+        return nonsense(e, v, i, "without an ISSUE");
+    const struct request_state *r = &p->req[s - 1];
+    unsigned flags = request_flags(r);
+    if (!(flags & REQ_ISSUED))
+        return nonsense(e, v, i, "without an ISSUE");
+    if (flags & (REQ_DONE | REQ_FAILED))
+        return nonsense(e, v, i, "after the request's end");
+    *slot = s - 1;
+    /* time never goes back in the merged log, so d >= what was stamped before */
+    *d = (uint64_t)v->time_ns[i] - (uint64_t)r->intended_ns;
     if (*d >> 48)
-        return nonsense(e, ev, "more than 78 hours after the intended issue");
+        return nonsense(e, v, i, "more than 78 hours after the intended issue");
     return 0;
 }
 
@@ -222,22 +262,24 @@ static int reserve_gaps(struct pass *p, size_t n, struct err *e) {
     return 0;
 }
 
-static inline int on_tokens(struct pass *p, const struct event *ev, struct err *e) {
-    uint32_t slot;
-    uint64_t d;
-    int rc = find_open(p, ev, &slot, &d, e);
+static inline int on_tokens(struct pass *p, const struct eventlog_view *v, uint32_t i,
+                            struct err *e) {
+    uint32_t slot = 0;
+    uint64_t d = 0;
+    int rc = find_open(p, v, i, &slot, &d, e);
     if (rc)
         return rc;
     struct request_state *r = &p->req[slot];
-    if (ev->a < 0 || ev->a > UINT32_MAX)
-        return nonsense(e, ev, "token count out of range");
+    int64_t tokens = v->a[i];
+    if (tokens < 0 || tokens > UINT32_MAX)
+        return nonsense(e, v, i, "token count out of range");
     p->token_events++;
-    if (!(r->flags & REQ_TOKENS)) {
-        r->flags |= REQ_TOKENS | (ev->a ? REQ_KNOWN_FIRST : 0);
-        r->n_first = ev->a ? (uint32_t)ev->a : 1;
-        stamp(r, AT_FIRST, d);
+    if (!(request_flags(r) & REQ_TOKENS)) {
+        request_flag(r, REQ_TOKENS | (tokens ? (unsigned)REQ_KNOWN_FIRST : 0u));
+        request_stamp(r, AT_FIRST, d);
+        request_set_half(r, AT_FIRST, AT_DONE, tokens ? (uint32_t)tokens : 1);
     } else {
-        r->flags |= REQ_MANY;
+        request_flag(r, REQ_MANY);
         uint64_t gap = d - request_at(r, AT_LAST);
         if (!p->gaps_dropped) {
             bool big = gap >= UINT32_MAX;
@@ -246,81 +288,92 @@ static inline int on_tokens(struct pass *p, const struct event *ev, struct err *
                 return rc;
         }
     }
-    stamp(r, AT_LAST, d);
+    request_stamp(r, AT_LAST, d);
     return 0;
 }
 
-static int on_end(struct pass *p, const struct event *ev, struct err *e) {
-    uint32_t slot;
-    uint64_t d;
-    int rc = find_open(p, ev, &slot, &d, e);
+static inline int on_end(struct pass *p, const struct eventlog_view *v, uint32_t i, struct err *e) {
+    uint32_t slot = 0;
+    uint64_t d = 0;
+    int rc = find_open(p, v, i, &slot, &d, e);
     if (rc)
         return rc;
     struct request_state *r = &p->req[slot];
-    stamp(r, AT_DONE, d);
-    if (ev->kind == EVENT_FAIL) {
-        if (ev->a <= FAIL_NONE || ev->a >= FAIL_CLASS_COUNT)
-            return nonsense(e, ev, "unknown failure class");
-        r->flags |= REQ_FAILED;
-        r->out = (uint32_t)ev->a; /* a failed request's tokens count nowhere: keeps the class */
+    int64_t a = v->a[i], b = v->b[i];
+    request_stamp(r, AT_DONE, d);
+    if (v->kind[i] == EVENT_FAIL) {
+        if (a <= FAIL_NONE || a >= FAIL_CLASS_COUNT)
+            return nonsense(e, v, i, "unknown failure class");
+        request_flag(r, REQ_FAILED);
+        r->out = (uint32_t)a; /* a failed request's tokens count nowhere: keeps the class */
         return 0;
     }
-    bool step = ev->kind == EVENT_STEP;
-    if (ev->a < 0 || ev->a > UINT32_MAX || ev->b < 0 || ev->b > UINT32_MAX)
-        return nonsense(e, ev, "count out of range");
-    r->flags |= REQ_DONE | (step ? REQ_STEP : 0);
-    r->out = (uint32_t)ev->a;
-    if (step || ev->b)
-        r->in = (uint32_t)ev->b; /* samples of a step, else input tokens as counted */
+    bool step = v->kind[i] == EVENT_STEP;
+    if (a < 0 || a > UINT32_MAX || b < 0 || b > UINT32_MAX)
+        return nonsense(e, v, i, "count out of range");
+    request_flag(r, REQ_DONE | (step ? (unsigned)REQ_STEP : 0u));
+    r->out = (uint32_t)a;
+    if (step || b)
+        r->in = (uint32_t)b; /* samples of a step, else input tokens as counted */
     p->any_step |= step;
-    if (!(r->flags & REQ_TOKENS)) {
-        stamp(r, AT_FIRST, d);
-        stamp(r, AT_LAST, d); /* no token event: the answer's last sign is its end */
+    if (!(request_flags(r) & REQ_TOKENS)) {
+        request_stamp(r, AT_FIRST, d);
+        request_stamp(r, AT_LAST, d); /* no token event: the answer's last sign is its end */
     }
+    uint64_t late = request_at(r, AT_ISSUE), last = request_at(r, AT_LAST);
+    unsigned flags = request_flags(r);
+    p->seen |= (late ? SEEN_LATE : 0u) |
+               (flags & REQ_SENT && request_at(r, AT_SENT) != late ? SEEN_SENT : 0u) |
+               (d != last ? SEEN_TAIL : 0u) |
+               (request_at(r, AT_FIRST) != last ? SEEN_SPREAD : 0u) |
+               (request_streamed(r) ? 0u : SEEN_UNSTREAMED) |
+               (request_n_first(r) != 1 ? SEEN_FIRST_MANY : 0u) |
+               (r->out != 1 ? SEEN_TOKENS_NOT_1 : 0u);
     return 0;
 }
 
-static int on_other(struct pass *p, const struct event *ev, struct err *e) {
-    uint32_t slot;
-    uint64_t d;
+static int on_other(struct pass *p, const struct eventlog_view *v, uint32_t i, struct err *e) {
+    uint32_t slot = 0;
+    uint64_t d = 0;
     int rc;
-    switch (ev->kind) {
+    switch (v->kind[i]) {
     case EVENT_MARK:
-        return on_mark(p, ev, e);
+        return on_mark(p, v, i, e);
     case EVENT_SESSION:
-        return on_session(p, ev, e);
+        return on_session(p, v, i, e);
     case EVENT_SENT:
-        rc = find_open(p, ev, &slot, &d, e);
+        rc = find_open(p, v, i, &slot, &d, e);
         if (rc)
             return rc;
-        if (p->req[slot].flags & REQ_SENT)
-            return nonsense(e, ev, "sent twice");
-        if (!(p->req[slot].flags & REQ_TOKENS)) { /* an answer before the last byte: sent by then */
-            p->req[slot].flags |= REQ_SENT;
-            stamp(&p->req[slot], AT_SENT, d);
+        if (request_flags(&p->req[slot]) & REQ_SENT)
+            return nonsense(e, v, i, "sent twice");
+        /* an answer before the last byte: sent by then, so the time of ISSUE stands */
+        if (!(request_flags(&p->req[slot]) & REQ_TOKENS)) {
+            request_flag(&p->req[slot], REQ_SENT);
+            request_stamp(&p->req[slot], AT_SENT, d);
         }
         return 0;
     case EVENT_USAGE:
-        rc = find_open(p, ev, &slot, &d, e);
+        rc = find_open(p, v, i, &slot, &d, e);
         if (rc)
             return rc;
-        if (ev->a < 0 || ev->a > UINT32_MAX)
-            return nonsense(e, ev, "cached tokens out of range");
-        p->req[slot].flags |= REQ_USAGE;
-        p->req[slot].cached = (uint32_t)ev->a;
+        if (v->a[i] < 0 || v->a[i] > UINT32_MAX)
+            return nonsense(e, v, i, "cached tokens out of range");
+        request_flag(&p->req[slot], REQ_USAGE);
+        request_set_half(&p->req[slot], AT_SENT, AT_LAST, (uint32_t)v->a[i]);
         p->any_usage = true;
         return 0;
     case EVENT_EVAL:
     case EVENT_CHECKPOINT:
-        if (ev->a < 0)
-            return nonsense(e, ev, "negative duration");
-        if (ev->kind == EVENT_EVAL) {
+        if (v->a[i] < 0)
+            return nonsense(e, v, i, "negative duration");
+        if (v->kind[i] == EVENT_EVAL) {
             p->eval_n++;
-            p->eval_ns += (double)ev->a;
-            p->eval_score = (double)ev->b / 1e6;
+            p->eval_ns += (double)v->a[i];
+            p->eval_score = (double)v->b[i] / 1e6;
         } else {
             p->checkpoint_n++;
-            p->checkpoint_ns += (double)ev->a;
+            p->checkpoint_ns += (double)v->a[i];
         }
         return 0;
     default:
@@ -332,11 +385,14 @@ static int on_other(struct pass *p, const struct event *ev, struct err *e) {
 
 static bool in_window(const struct pass *p, uint32_t slot) {
     const struct request_state *r = &p->req[slot];
-    if (!(r->flags & REQ_PENDING))
-        return r->flags & REQ_MEASURED;
+    uint32_t t = p->thread_of ? p->thread_of[slot] : 0;
+    if (p->window[t].ended && r->intended_ns > p->window[t].end_ns)
+        return false; /* its thread's mark came after it */
+    if (!(request_flags(r) & REQ_PENDING))
+        return request_flags(r) & REQ_MEASURED;
     if (!p->any_begin)
         return true;
-    if (p->window[p->thread_of ? p->thread_of[slot] : 0].begun)
+    if (p->window[t].begun)
         return false; /* issued before its own thread's window */
     return r->intended_ns >= p->begin_ns && !(p->any_end && r->intended_ns > p->end_ns);
 }
@@ -344,12 +400,9 @@ static bool in_window(const struct pass *p, uint32_t slot) {
 static void finish_session(struct pass *p, uint32_t slot) {
     const struct request_state *r = &p->req[slot];
     struct session_state *s = &p->session[p->session_of[slot]];
-    if (!(r->flags & REQ_MEASURED))
-        s->flags |= SESSION_OUTSIDE;
-    if (r->flags & REQ_FAILED)
-        s->flags |= SESSION_FAILED;
-    if (!(r->flags & (REQ_FAILED | REQ_DONE)))
-        s->flags |= SESSION_OPEN;
+    unsigned f = request_flags(r);
+    s->flags |= (f & REQ_MEASURED ? 0u : SESSION_OUTSIDE) | (f & REQ_FAILED ? SESSION_FAILED : 0u) |
+                (f & (REQ_FAILED | REQ_DONE) ? 0u : SESSION_OPEN);
     int64_t done = r->intended_ns + (int64_t)request_at(r, AT_DONE);
     if (s->turns == 0 || r->intended_ns < s->first_ns)
         s->first_ns = r->intended_ns;
@@ -358,55 +411,102 @@ static void finish_session(struct pass *p, uint32_t slot) {
     s->turns++;
 }
 
-static void finish(struct pass *p) {
-    bool any = false, any_issue = false;
-    for (uint32_t i = 0; i < p->ids.n; i++) {
-        struct request_state *r = &p->req[i];
-        if (!(r->flags & REQ_ISSUED))
-            continue; /* SESSION without ISSUE: the run ended in between */
-        bool measured = in_window(p, i);
-        r->flags = (uint16_t)(measured ? r->flags | REQ_MEASURED : r->flags & ~REQ_MEASURED);
-        if (r->flags & REQ_IN_SESSION)
-            finish_session(p, i);
-        if (!measured) {
-            p->warmup++;
-            continue;
-        }
-        p->issued++;
-        if (!(r->flags & (REQ_DONE | REQ_FAILED))) {
-            p->in_flight++;
-            continue;
-        }
-        int64_t done = r->intended_ns + (int64_t)request_at(r, AT_DONE);
-        if (!any || done > p->last_done_ns)
-            p->last_done_ns = done;
-        any = true;
-        if (r->flags & REQ_FAILED) {
-            p->failed++;
-            p->by_class[r->out]++;
-            continue;
-        }
-        p->completed++;
-        int64_t issue = r->intended_ns + (int64_t)request_at(r, AT_ISSUE);
-        if (!any_issue || issue < p->first_issue_ns)
-            p->first_issue_ns = issue;
-        any_issue = true;
-        if (r->flags & REQ_STEP) {
-            p->step_tokens += r->out;
-            p->step_samples += r->in;
-        } else {
-            p->input_tokens += r->in;
-            p->output_tokens += r->out;
-            p->cached_tokens += r->cached < r->in ? r->cached : r->in;
-        }
+/* Within every limit, inclusive; TPOT by integers: (last - first) <= limit * (N - n_first). */
+static void judge(struct pass *p, const struct request_state *r, const struct metrics_facts *f,
+                  bool streamed) {
+    uint64_t issue = request_at(r, AT_ISSUE), first = request_at(r, AT_FIRST),
+             last = request_at(r, AT_LAST);
+    uint64_t ttft = (uint64_t)f->limit_ttft_ns, tpot = (uint64_t)f->limit_tpot_ns,
+             e2e = (uint64_t)f->limit_e2e_ns;
+    uint32_t n_first = request_n_first(r), after = r->out > n_first ? r->out - n_first : 0;
+    p->good += !(ttft && (!streamed || first > ttft)) && !(e2e && last > e2e) &&
+               !(tpot && streamed && after && last - first > (u128)tpot * after);
+    double each = r->out > 1 ? (double)(last - first) / (double)(r->out - 1) : 0;
+    p->good_compat += !(ttft && first - issue > ttft) && !(e2e && last - issue > e2e) &&
+                      !(tpot && each > (double)tpot);
+}
+
+static void count_completed(struct pass *p, const struct request_state *r,
+                            const struct metrics_facts *f) {
+    uint64_t late = request_at(r, AT_ISSUE), first = request_at(r, AT_FIRST),
+             last = request_at(r, AT_LAST), done = request_at(r, AT_DONE);
+    unsigned flags = request_flags(r);
+    int64_t issue = r->intended_ns + (int64_t)late;
+    p->completed++;
+    earlier(&p->first_issue_ns, issue);
+    earlier(&p->first_intended_ns, r->intended_ns);
+    later(&p->last_token_ns, r->intended_ns + (int64_t)last);
+    if (issue >= p->last_issue_ns) {
+        p->last_issue_ns = issue;
+        p->last_issued_done_ns = r->intended_ns + (int64_t)done;
     }
-    if (!p->any_begin)
-        p->begin_ns = p->any_run_begin ? p->run_begin_ns : p->first_event_ns;
+    if (flags & REQ_STEP) {
+        p->step_tokens += r->out;
+        p->step_samples += r->in;
+        return;
+    }
+    bool streamed = request_streamed(r);
+    p->input_tokens += r->in;
+    p->output_tokens += r->out;
+    if (flags & REQ_USAGE)
+        p->cached_tokens += request_cached(r) < r->in ? request_cached(r) : r->in;
+    if (streamed)
+        p->streamed_tokens += r->out;
+    if (streamed && r->out > 1) {
+        p->decode_ns += last - first;
+        p->decode_tokens += r->out - 1;
+    }
+    if (f->limit_ttft_ns || f->limit_tpot_ns || f->limit_e2e_ns)
+        judge(p, r, f, streamed);
+}
+
+static void count_request(struct pass *p, uint32_t i, const struct metrics_facts *f) {
+    struct request_state *r = &p->req[i];
+    unsigned flags = request_flags(r);
+    if (!(flags & REQ_ISSUED))
+        return; /* SESSION without ISSUE: the run ended in between */
+    bool measured = in_window(p, i);
+    if (measured)
+        request_flag(r, REQ_MEASURED);
+    else
+        r->word[AT_ISSUE] &= ~(uint64_t)REQ_MEASURED;
+    if (flags & REQ_IN_SESSION)
+        finish_session(p, i);
+    if (!measured) {
+        p->warmup++;
+        return;
+    }
+    p->issued++;
+    if (!(flags & (REQ_DONE | REQ_FAILED))) {
+        p->in_flight++;
+        return;
+    }
+    later(&p->last_done_ns, r->intended_ns + (int64_t)request_at(r, AT_DONE));
+    earlier(&p->first_start_ns, r->intended_ns + (int64_t)request_at(r, AT_ISSUE));
+    if (flags & REQ_FAILED) {
+        p->failed++;
+        p->by_class[r->out]++;
+    } else {
+        count_completed(p, r, f);
+    }
+}
+
+void pass_count(struct pass *p, uint32_t from, uint32_t to, const struct metrics_facts *f) {
+    if (from == 0) {
+        p->first_start_ns = p->first_issue_ns = p->first_intended_ns = INT64_MAX;
+        p->last_done_ns = p->last_token_ns = p->last_issue_ns = INT64_MIN;
+        if (!p->any_begin)
+            p->begin_ns = p->any_run_begin ? p->run_begin_ns : p->first_event_ns;
+    }
+    for (uint32_t i = from; i < to; i++)
+        count_request(p, i, f);
+    if (to < p->ids.n)
+        return;
     int64_t end = p->begin_ns;
-    if (p->any_end && p->end_ns > end)
-        end = p->end_ns;
-    if (any && p->last_done_ns > end)
-        end = p->last_done_ns;
+    if (p->any_end)
+        later(&end, p->end_ns);
+    if (p->completed + p->failed)
+        later(&end, p->last_done_ns);
     p->duration_ns = end - p->begin_ns;
 }
 
@@ -431,23 +531,28 @@ int pass_run(struct pass *p, const struct eventlog_source *src, struct err *e) {
             p->first_event_ns = v.time_ns[0];
         p->any_event = true;
         p->events += v.n;
+        int64_t span;
+        if (__builtin_sub_overflow(v.time_ns[v.n - 1], p->first_event_ns, &span) ||
+            span > SPAN_MAX_NS) {
+            rc = err_set(e, ASSAY_EINPUT, "event log: spans more than 73 years");
+            goto out;
+        }
         rc = reserve_gaps(p, v.n, e);
         for (uint32_t i = 0; i < v.n && rc == 0; i++) {
-            struct event ev = {v.time_ns[i], v.request[i], v.a[i], v.b[i], v.thread, v.kind[i]};
-            switch (ev.kind) {
+            switch (v.kind[i]) {
             case EVENT_TOKENS:
-                rc = on_tokens(p, &ev, e);
+                rc = on_tokens(p, &v, i, e);
                 break;
             case EVENT_ISSUE:
-                rc = on_issue(p, &ev, e);
+                rc = on_issue(p, &v, i, e);
                 break;
             case EVENT_DONE:
             case EVENT_FAIL:
             case EVENT_STEP:
-                rc = on_end(p, &ev, e);
+                rc = on_end(p, &v, i, e);
                 break;
             default:
-                rc = on_other(p, &ev, e);
+                rc = on_other(p, &v, i, e);
                 break;
             }
         }
@@ -456,8 +561,6 @@ int pass_run(struct pass *p, const struct eventlog_source *src, struct err *e) {
     }
 out:
     eventlog_close(reader);
-    if (rc == 0)
-        finish(p);
     return rc;
 }
 

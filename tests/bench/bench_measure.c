@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BLOCKS = 64, ROUNDS = 8 };
 
@@ -93,11 +94,20 @@ static void bench_metrics(const char *name, uint64_t requests, int tokens, bool 
     log_release(&l);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    bool codec = argc < 2 || !strcmp(argv[1], "codec"), metrics = argc < 2 || !codec;
+    if (!codec && strcmp(argv[1], "metrics")) {
+        fprintf(stderr, "usage: bench_measure [codec|metrics]\n");
+        return 2;
+    }
+    if (codec) {
     bench_codec("http-64", 0, 64);
     bench_codec("http-256", 0, 256);
     bench_codec("sim-64", 1, 64);
     bench_codec("sim-256", 1, 256);
+    }
+    if (!metrics)
+        return 0;
     bench_metrics("1M requests x 1 token", 1000000, 1, false);
     bench_metrics("1M requests x 1 token, SENT", 1000000, 1, true);
     bench_metrics("4000 requests x 256 tokens", 4000, 256, true);

@@ -292,6 +292,12 @@ static void lanes_make(struct lanes *l, uint64_t seed, struct event *all, int *n
     free(k);
 }
 
+static void lanes_free(struct lanes *l) {
+    for (int t = 0; t < LANES; t++)
+        for (int j = 0; j < LANE_BLOCKS; j++)
+            free(l->blob[t][j]);
+}
+
 static int by_time_thread_order(const void *px, const void *py) {
     const struct event *x = px, *y = py;
     if (x->time_ns != y->time_ns)
@@ -329,6 +335,7 @@ Test(measure_eventlog, reader_merges_by_time_thread_sequence) {
             cr_assert(eq(u64, got[i].request, all[i].request));
         }
     }
+    lanes_free(&l);
 }
 
 static int open_all(struct lanes *l, struct err *e) {
@@ -373,8 +380,11 @@ Test(measure_eventlog, reader_insists_on_a_whole_log) {
     uint8_t out[256];
     *k = (struct event_block){.n = 1, .thread = 4, .sequence = 2, .kind = {EVENT_DONE}};
     l.size[4][2] = eventlog_encode(k, out); /* time 0 */
+    swap = l.blob[4][2];
     l.blob[4][2] = out;
     cr_assert(eq(int, open_all(&l, &e), ASSAY_EINPUT));
     cr_assert(strstr(e.text, "time goes back") != NULL, "%s", e.text);
+    l.blob[4][2] = swap;
+    lanes_free(&l);
     free(k);
 }
