@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-TestSuite(cli_run, .fini = child_home_remove, .timeout = 120);
+TestSuite(cli_run, .fini = child_home_remove);
 
 /* 100 requests, four at a time, 8 tokens each. */
 static const char *tiny(void) {

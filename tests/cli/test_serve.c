@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-TestSuite(cli_serve, .fini = child_home_remove, .timeout = 60);
+TestSuite(cli_serve, .fini = child_home_remove);
 
 static size_t take(char *p, size_t size, size_t n, void *to) {
     char *text = to;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-TestSuite(cli_validate, .fini = child_home_remove, .timeout = 120);
+TestSuite(cli_validate, .fini = child_home_remove);
 
 #define DATA "../shared/data/tpu-validation/matmul.csv"
 

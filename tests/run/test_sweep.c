@@ -13,7 +13,7 @@
 
 Test(run_sweep, frontier_of_a_known_set) {
     /*            A    B    C    D    E    F    G  */
-    double x[] = {1.0, 2.0, 3.0, 3.0, 2.0, NAN, 0.5};
+    double x[] = {1.0, 2.0, 3.0, 3.0, 2.0, (double)NAN, 0.5};
     double y[] = {9.0, 8.0, 5.0, 4.0, 8.0, 99., 9.0};
     bool on[7];
     pareto_mark(x, y, 7, on);
