@@ -124,11 +124,8 @@ static uint8_t *put_kinds(struct encoder *c, uint8_t *p, const uint8_t *kind, ui
 
 static uint8_t *put_requests(struct encoder *c, uint8_t *p, const uint64_t *request, uint32_t n) {
     const int64_t *v = (const int64_t *)request; /* 64-bit patterns */
-    int64_t lo = v[0], hi = v[0];
-    for (uint32_t i = 1; i < n; i++) {
-        lo = v[i] < lo ? v[i] : lo;
-        hi = v[i] > hi ? v[i] : hi;
-    }
+    int64_t lo, hi;
+    ints_range(v, n, &lo, &hi);
     uint64_t last = (uint64_t)hi - (uint64_t)lo;
     if (last == 0 || last >= SUCC_SPAN_MAX || n < 16)
         return put_column(c, p, v, n, INTS_WITH_DELTA);
@@ -160,7 +157,9 @@ static uint8_t *put_requests(struct encoder *c, uint8_t *p, const uint64_t *requ
         misses = ints_plan(c->miss, e, INTS_FLAT, &c->ints);
         bytes += (bitmap ? 1 + (n + 7) / 8 : gaps.bytes) + misses.bytes;
     }
-    if (bytes * 8 > n) { /* above one bit an event it is worth to look at the other ways */
+    /* Worth to look at the other ways: prediction hardly beats packing, or differences may do better. */
+    if (bytes > (size_t)n * bit_length(last) / 11 ||
+        (bytes * 8 > n && ints_delta_promises(v, n, bytes))) {
         struct ints_plan plan = ints_plan(v, n, INTS_WITH_DELTA, &c->ints);
         if (plan.bytes <= bytes)
             return ints_put(p, v, n, &plan, &c->ints);
@@ -184,8 +183,24 @@ static uint8_t *put_values(struct encoder *c, uint8_t *p, const int64_t *v, uint
     const struct groups *g = &c->groups;
     if (g->others == 0)
         return put_column(c, p, v, n, INTS_WITH_DELTA);
+    /* The values of the most frequent kind lie between the others; mostly they are all the same. */
     uint32_t m = 0, i = 0;
-    for (uint32_t j = 0; j <= g->others; j++) {
+    while (i < g->others && g->place[i] == i)
+        i++;
+    const int64_t first = v[i];
+    bool differ = false;
+    for (uint32_t j = i; j <= g->others && !differ; j++) {
+        uint32_t stop = j < g->others ? g->place[j] : n;
+        int64_t any = 0;
+        for (; i < stop; i++)
+            any |= v[i] ^ first;
+        differ = any != 0;
+        i++;
+    }
+    if (!differ)
+        p = ints_put_const(p, first);
+    i = 0;
+    for (uint32_t j = 0; differ && j <= g->others; j++) {
         uint32_t stop = j < g->others ? g->place[j] : n;
         if (stop - i >= 16) {
             memcpy(c->column + m, v + i, (stop - i) * sizeof *v);
@@ -196,7 +211,8 @@ static uint8_t *put_values(struct encoder *c, uint8_t *p, const int64_t *v, uint
             c->column[m++] = v[i++];
         i++;
     }
-    p = put_column(c, p, c->column, m, INTS_WITH_DELTA);
+    if (differ)
+        p = put_column(c, p, c->column, m, INTS_WITH_DELTA);
     const uint16_t *at = g->by_kind;
     for (unsigned kind = 0; kind < EVENT_KIND_COUNT; kind++) {
         m = kind == g->most ? 0 : g->count[kind];
@@ -326,9 +342,9 @@ static bool get_requests(struct bytes_in *in, int64_t *v, uint32_t n, int64_t *w
     struct succ s;
     succ_init(&s, (uint32_t)last + 1);
     uint32_t prev = s.prev, j = 0;
-    for (uint32_t i = 0; i < n; i++) { /* no branch on wrong: it cannot be predicted */
-        uint32_t guess = s.next[prev], x = (uint32_t)miss[j];
-        x = wrong[i] ? x : guess;
+    for (uint32_t i = 0; i < n; i++) {
+        /* a mask instead of a branch on wrong: it cannot be predicted */
+        uint32_t guess = s.next[prev], x = guess ^ ((guess ^ (uint32_t)miss[j]) & (0u - wrong[i]));
         j += wrong[i];
         s.next[prev] = (uint16_t)x;
         prev = x;

@@ -71,6 +71,9 @@ struct ints_scratch {
     int64_t gap[EVENT_BLOCK_CAP / 2], value[EVENT_BLOCK_CAP / 2];
 };
 
+void ints_range(const int64_t *v, uint32_t m, int64_t *lo, int64_t *hi);
+/* Whether, by a sample, the differences take fewer bytes than that. */
+bool ints_delta_promises(const int64_t *v, uint32_t m, size_t bytes);
 struct ints_plan ints_plan(const int64_t *v, uint32_t m, enum ints_depth depth,
                            struct ints_scratch *s);
 uint8_t *ints_put(uint8_t *p, const int64_t *v, uint32_t m, const struct ints_plan *plan,

@@ -80,16 +80,23 @@ static uint8_t *bits_end(struct bits_out *o) {
     return o->p;
 }
 
+/* Near the end, byte by byte; what lies past it reads as zero. */
+static __attribute__((noinline)) uint64_t peek_slowly(const uint8_t *p, size_t n, size_t byte) {
+    uint64_t x = 0;
+    for (unsigned i = 0; i < 8 && byte + i < n; i++)
+        x |= (uint64_t)p[byte + i] << (8 * i);
+    return x;
+}
+
 /* At least 57 bits from bit position pos; bits past the end read as zero. */
 static inline uint64_t bits_peek(const uint8_t *p, size_t n, size_t pos) {
     size_t byte = pos >> 3;
-    uint64_t x = 0;
-    if (byte + 8 <= n) {
+    uint64_t x;
+    if (__builtin_expect(byte + 8 <= n, 1)) {
         memcpy(&x, p + byte, 8);
         x = le64(x);
     } else {
-        for (unsigned i = 0; i < 8 && byte + i < n; i++)
-            x |= (uint64_t)p[byte + i] << (8 * i);
+        x = peek_slowly(p, n, byte);
     }
     return x >> (pos & 7);
 }
@@ -179,6 +186,25 @@ static void sparse_split(const int64_t *v, uint32_t m, int64_t base, struct ints
     }
 }
 
+void ints_range(const int64_t *v, uint32_t m, int64_t *lo, int64_t *hi) {
+    /* two chains, since one of conditional moves is as slow as its latency */
+    int64_t l = v[0], l2 = l, h = l, h2 = l;
+    uint32_t i = 0;
+    for (; i + 2 <= m; i += 2) {
+        int64_t x = v[i], y = v[i + 1];
+        l = x < l ? x : l;
+        h = x > h ? x : h;
+        l2 = y < l2 ? y : l2;
+        h2 = y > h2 ? y : h2;
+    }
+    if (i < m) {
+        l = v[i] < l ? v[i] : l;
+        h = v[i] > h ? v[i] : h;
+    }
+    *lo = l2 < l ? l2 : l;
+    *hi = h2 > h ? h2 : h;
+}
+
 static struct ints_plan plan_flat(const int64_t *v, uint32_t m, uint32_t *repeats) {
     uint32_t i = 1, same = 0;
     while (i < m && v[i] == v[0])
@@ -188,23 +214,10 @@ static struct ints_plan plan_flat(const int64_t *v, uint32_t m, uint32_t *repeat
         return (struct ints_plan){
             .method = INTS_CONST, .base = v[0], .lo = v[0], .bytes = 1 + varint_size(zigzag(v[0]))};
     }
-    /* two chains, since a chain of conditional moves is as slow as its latency */
-    int64_t lo = v[0], hi = v[0], lo2 = v[0], hi2 = v[0];
-    for (i = 1; i + 2 <= m; i += 2) {
-        int64_t x = v[i], y = v[i + 1];
-        lo = x < lo ? x : lo;
-        hi = x > hi ? x : hi;
-        lo2 = y < lo2 ? y : lo2;
-        hi2 = y > hi2 ? y : hi2;
-        same += (uint32_t)(x == v[i - 1]) + (uint32_t)(x == y);
-    }
-    if (i < m) {
-        lo = v[i] < lo ? v[i] : lo;
-        hi = v[i] > hi ? v[i] : hi;
+    int64_t lo, hi;
+    ints_range(v, m, &lo, &hi);
+    for (i = 1; i < m; i++)
         same += v[i] == v[i - 1];
-    }
-    lo = lo2 < lo ? lo2 : lo;
-    hi = hi2 > hi ? hi2 : hi;
     *repeats = same;
     size_t head = 1 + varint_size(zigzag(lo));
     unsigned w = bit_length((uint64_t)hi - (uint64_t)lo);
@@ -233,7 +246,7 @@ static struct ints_plan plan_flat(const int64_t *v, uint32_t m, uint32_t *repeat
 }
 
 /* Whether differences look smaller than what the best plan so far pays a value. */
-static bool delta_promises(const int64_t *v, uint32_t m, size_t best_bytes) {
+bool ints_delta_promises(const int64_t *v, uint32_t m, size_t best_bytes) {
     uint32_t step = m > PLAN_SAMPLES ? m / PLAN_SAMPLES : 1, n = 0;
     uint64_t bits = 0;
     for (uint32_t i = 1; i < m; i += step, n++)
@@ -255,7 +268,7 @@ struct ints_plan ints_plan(const int64_t *v, uint32_t m, enum ints_depth depth,
                   plan_flat(s->gap, e, &ignored).bytes + plan_flat(s->value, e, &ignored).bytes;
         consider(&best, p);
     }
-    if (depth >= INTS_WITH_DELTA && delta_promises(v, m, best.bytes)) {
+    if (depth >= INTS_WITH_DELTA && ints_delta_promises(v, m, best.bytes)) {
         for (uint32_t i = 1; i < m; i++)
             s->delta[i - 1] = (int64_t)((uint64_t)v[i] - (uint64_t)v[i - 1]);
         p = ints_plan(s->delta, m - 1, INTS_WITH_SPARSE, s);
@@ -389,29 +402,40 @@ static bool get_pack(struct bytes_in *in, int64_t *v, uint32_t m, int64_t base) 
     return true;
 }
 
-static inline bool get_rice_as(struct bytes_in *in, int64_t *v, uint32_t m, int64_t base,
-                               bool zig) {
+/* The escaped value at pos: two reads of 32 bits. */
+static __attribute__((noinline)) uint64_t rice_escaped(const uint8_t *p, size_t n, size_t pos) {
+    uint64_t lo = bits_peek(p, n, pos) & low_mask(32);
+    return lo | (bits_peek(p, n, pos + 32) & low_mask(32)) << 32;
+}
+
+static bool get_rice(struct bytes_in *in, int64_t *v, uint32_t m, int64_t base, bool zig) {
     if (in->p == in->end || *in->p > RICE_K_MAX) {
         in->why = "bad Rice parameter";
         return false;
     }
-    unsigned k = *in->p++;
+    const unsigned k = *in->p++;
     const uint8_t *p = in->p;
-    size_t n = (size_t)(in->end - p), pos = 0;
-    uint64_t mask = low_mask(k);
+    const size_t n = (size_t)(in->end - p);
+    const uint64_t mask = low_mask(k);
+    size_t pos = 0;
     for (uint32_t i = 0; i < m; i++) {
         uint64_t x = bits_peek(p, n, pos), u;
         unsigned q = (unsigned)__builtin_ctzll(x | UINT64_C(1) << RICE_ESCAPE);
-        if (q < RICE_ESCAPE) {
-            u = (uint64_t)q << k | (x >> (q + 1) & mask);
+        if (__builtin_expect(q < RICE_ESCAPE, 1)) {
             pos += q + 1 + k;
+            u = (uint64_t)q << k | (x >> (q + 1) & mask);
         } else {
-            pos += RICE_ESCAPE;
-            u = bits_peek(p, n, pos) & low_mask(32);
-            u |= (bits_peek(p, n, pos + 32) & low_mask(32)) << 32;
-            pos += 64;
+            u = rice_escaped(p, n, pos + RICE_ESCAPE);
+            pos += RICE_ESCAPE + 64;
         }
-        v[i] = (int64_t)((uint64_t)base + (zig ? (uint64_t)unzigzag(u) : u));
+        v[i] = (int64_t)u;
+    }
+    if (zig) {
+        for (uint32_t i = 0; i < m; i++)
+            v[i] = (int64_t)((uint64_t)base + (uint64_t)unzigzag((uint64_t)v[i]));
+    } else if (base) {
+        for (uint32_t i = 0; i < m; i++)
+            v[i] = (int64_t)((uint64_t)base + (uint64_t)v[i]);
     }
     return bits_close(in, pos); /* reading past the end gave zeros; here it is noticed */
 }
@@ -420,8 +444,15 @@ bool bitmap_get(struct bytes_in *in, uint8_t *flag, uint32_t m, uint32_t e) {
     const uint8_t *p = in->p;
     if (!bits_close(in, m))
         return false;
-    uint32_t sum = 0;
-    for (uint32_t i = 0; i < m; i++) {
+    uint32_t sum = 0, i = 0;
+    for (; i + 8 <= m; i += 8) {
+        /* eight bits to eight bytes: a copy to each byte, another bit of each kept, carried to bit 7 */
+        uint64_t x = p[i >> 3] * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
+        x = le64((x + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & UINT64_C(0x0101010101010101));
+        memcpy(flag + i, &x, 8);
+        sum += (uint32_t)__builtin_popcount(p[i >> 3]);
+    }
+    for (; i < m; i++) {
         flag[i] = p[i >> 3] >> (i & 7) & 1;
         sum += flag[i];
     }
@@ -498,9 +529,9 @@ bool ints_get_method(struct bytes_in *in, uint8_t method, int64_t *v, uint32_t m
     case INTS_PACK:
         return get_pack(in, v, m, base);
     case INTS_RICE:
-        return get_rice_as(in, v, m, base, false);
+        return get_rice(in, v, m, base, false);
     case INTS_ZRICE:
-        return get_rice_as(in, v, m, base, true);
+        return get_rice(in, v, m, base, true);
     case INTS_SPARSE:
         if (depth >= INTS_WITH_SPARSE)
             return get_sparse(in, v, m, base);
