@@ -1,5 +1,6 @@
-/* Bytes of answers: events framed as server-sent events inside HTTP chunks, whole bodies, errors, and the
- * identity that every one of them carries. It writes to buffers only; sockets are loop.c's and serve.c's. */
+/* Bytes of answers: events framed as server-sent events inside HTTP chunks, whole bodies, errors,
+ * and the identity that every one of them carries. It writes to buffers only; sockets are loop.c's
+ * and serve.c's. */
 #include "backends/serve/serve_internal.h"
 
 #include "harness/core/clock.h"
@@ -28,8 +29,8 @@ void put_json_string(struct buf *b, const char *s) {
 
 /* ---- identity ---- */
 
-/* Of the chip's own description where the backend gives one, else of all its details; "" when there are
- * none or nobody can tell. */
+/* Of the chip's own description where the backend gives one, else of all its details; "" when there
+ * are none or nobody can tell. */
 static void chip_digest(const struct serve_options *o, const json_t *details, char hex[65]) {
     const json_t *chip = json_object_get(details, "chip");
     unsigned char digest[32];
@@ -42,8 +43,7 @@ static void chip_digest(const struct serve_options *o, const json_t *details, ch
 
 int serve_identity_fill(struct serve_identity *id, const struct serve_options *o,
                         const struct backend_info *info, struct err *e) {
-    *id = (struct serve_identity){.backend = o->ops->name,
-                                  .started_s = clock_wall_ns() / NS_PER_S};
+    *id = (struct serve_identity){.backend = o->ops->name, .started_s = clock_wall_ns() / NS_PER_S};
     const struct model *m = o->workload && o->workload->has_model ? &o->workload->model : NULL;
     char chip[sizeof info->chip]; /* goes into a header and into JSON as it is */
     snprintf(chip, sizeof chip, "%s", info->chip[0] ? info->chip : "none");
@@ -62,7 +62,8 @@ int serve_identity_fill(struct serve_identity *id, const struct serve_options *o
     if (info->model_id[0])
         snprintf(id->model_raw, sizeof id->model_raw, "%s", info->model_id);
     else
-        snprintf(id->model_raw, sizeof id->model_raw, "%s/%s", class_name, m ? m->name : o->ops->name);
+        snprintf(id->model_raw, sizeof id->model_raw, "%s/%s", class_name,
+                 m ? m->name : o->ops->name);
     if (m) {
         snprintf(id->model_name, sizeof id->model_name, "%s", m->name);
         id->max_context = m->max_context;
@@ -169,7 +170,8 @@ void put_role_event(struct buf *b, const struct serve_stream *s) {
 }
 
 int64_t put_token_event_bytes(const struct serve_stream *s, int64_t n) {
-    return (int64_t)s->head_bytes + n * SERVE_PIECE_BYTES + (s->request.continuous_usage ? 160 : 80);
+    return (int64_t)s->head_bytes + n * SERVE_PIECE_BYTES +
+           (s->request.continuous_usage ? 160 : 80);
 }
 
 void put_token_event(struct buf *b, const struct serve_stream *s, int64_t first, int64_t n) {
@@ -259,10 +261,11 @@ void put_full_body(struct buf *b, const struct serve_stream *s, const struct ser
 }
 
 void put_models_body(struct buf *b, const struct serve_identity *id) {
-    buf_printf(b,
-               "{\"object\":\"list\",\"data\":[{\"id\":\"%s\",\"object\":\"model\",\"created\":%" PRId64
-               ",\"owned_by\":\"assay\",\"root\":\"%s\",\"parent\":null",
-               id->model, id->started_s, id->model);
+    buf_printf(
+        b,
+        "{\"object\":\"list\",\"data\":[{\"id\":\"%s\",\"object\":\"model\",\"created\":%" PRId64
+        ",\"owned_by\":\"assay\",\"root\":\"%s\",\"parent\":null",
+        id->model, id->started_s, id->model);
     if (id->max_context)
         buf_printf(b, ",\"max_model_len\":%" PRId64, id->max_context);
     PUT_LITERAL(b, ",\"assay\":{\"class\":");

@@ -1,5 +1,6 @@
 /* The HTTP side of serve: listening, routes, reading bodies, starting and ending responses. Runs on
- * libmicrohttpd's thread, except serve_run itself, whose thread becomes the pacing thread (loop.c). */
+ * libmicrohttpd's thread, except serve_run itself, whose thread becomes the pacing thread (loop.c).
+ */
 #include "backends/serve/serve.h"
 
 #include "backends/serve/serve_internal.h"
@@ -21,9 +22,10 @@
 
 enum {
     DEFAULT_CONNECTIONS = 16384,
-    SPARE_FDS = 64,              /* for everything that is not a connection */
-    CONNECTION_POOL_BYTES = 16384, /* of libmicrohttpd, a connection: headers and pieces of a body */
-    IDLE_TIMEOUT_S = 600,        /* a kept connection without a request */
+    SPARE_FDS = 64, /* for everything that is not a connection */
+    CONNECTION_POOL_BYTES =
+        16384,            /* of libmicrohttpd, a connection: headers and pieces of a body */
+    IDLE_TIMEOUT_S = 600, /* a kept connection without a request */
     ANSWER_MAX_BYTES = 64 * 1024 * 1024,
 };
 
@@ -42,6 +44,7 @@ struct call {
     const struct route *route; /* NULL = no such path */
     bool wrong_method, too_large, http_1_1;
     struct buf body;
+    size_t discarded;            /* bytes of a body that nobody will read */
     struct serve_stream *stream; /* given to the pacing thread */
 };
 
@@ -88,7 +91,8 @@ static enum MHD_Result answer_error(struct server *v, struct MHD_Connection *c,
     return answer_buf(v, c, (unsigned)error->status, &b, "application/json", allow);
 }
 
-static enum MHD_Result answer_models(struct server *v, struct MHD_Connection *c, struct call *call) {
+static enum MHD_Result answer_models(struct server *v, struct MHD_Connection *c,
+                                     struct call *call) {
     (void)call;
     struct buf b;
     buf_init(&b, 16384);
@@ -96,7 +100,8 @@ static enum MHD_Result answer_models(struct server *v, struct MHD_Connection *c,
     return answer_buf(v, c, 200, &b, "application/json", NULL);
 }
 
-static enum MHD_Result answer_health(struct server *v, struct MHD_Connection *c, struct call *call) {
+static enum MHD_Result answer_health(struct server *v, struct MHD_Connection *c,
+                                     struct call *call) {
     (void)call;
     struct buf b;
     buf_init(&b, 4096);
@@ -108,8 +113,8 @@ static enum MHD_Result answer_health(struct server *v, struct MHD_Connection *c,
 
 /* ---- completions ---- */
 
-/* Called after the headers went out, and again when the pacing thread gave the connection back. Never
- * writes a token: those go straight to the socket, from the other thread. */
+/* Called after the headers went out, and again when the pacing thread gave the connection back.
+ * Never writes a token: those go straight to the socket, from the other thread. */
 static ssize_t content(void *cls, uint64_t pos, char *to, size_t max) {
     struct call *call = cls;
     struct serve_stream *s = call->stream;
@@ -133,7 +138,8 @@ static ssize_t content(void *cls, uint64_t pos, char *to, size_t max) {
 }
 
 /* The pacing thread has decided what this connection gets. */
-static enum MHD_Result resume_answer(struct server *v, struct MHD_Connection *c, struct call *call) {
+static enum MHD_Result resume_answer(struct server *v, struct MHD_Connection *c,
+                                     struct call *call) {
     struct serve_stream *s = call->stream;
     struct buf b;
     switch (s->action) {
@@ -188,7 +194,8 @@ static enum MHD_Result answer_completion(struct server *v, struct MHD_Connection
 
 /* ---- routes ---- */
 
-static enum MHD_Result answer_metrics(struct server *v, struct MHD_Connection *c, struct call *call);
+static enum MHD_Result answer_metrics(struct server *v, struct MHD_Connection *c,
+                                      struct call *call);
 
 static const struct route routes[] = {
     {"/health", MHD_HTTP_METHOD_GET, "GET, HEAD", answer_health, 0},
@@ -205,7 +212,8 @@ static void put_metric(struct buf *b, const char *name, const char *type, const 
 }
 
 /* Prometheus text. The vllm: names are those a scraper of such an endpoint expects. */
-static enum MHD_Result answer_metrics(struct server *v, struct MHD_Connection *c, struct call *call) {
+static enum MHD_Result answer_metrics(struct server *v, struct MHD_Connection *c,
+                                      struct call *call) {
     (void)call;
     struct serve_counters *n = &v->counters;
     struct buf b;
@@ -230,12 +238,11 @@ static enum MHD_Result answer_metrics(struct server *v, struct MHD_Connection *c
             buf_printf(&b, "assay_serve_lateness_seconds_bucket{le=\"%g\"} %" PRId64 "\n",
                        (double)serve_lateness_bound_ns[i] / 1e9, sum);
     }
-    buf_printf(&b,
-               "assay_serve_lateness_seconds_bucket{le=\"+Inf\"} %" PRId64
-               "\nassay_serve_lateness_seconds_sum %.9f\nassay_serve_lateness_seconds_count %" PRId64
-               "\n",
-               sum, (double)atomic_load_explicit(&n->lateness_sum_ns, memory_order_relaxed) / 1e9,
-               sum);
+    buf_printf(
+        &b,
+        "assay_serve_lateness_seconds_bucket{le=\"+Inf\"} %" PRId64
+        "\nassay_serve_lateness_seconds_sum %.9f\nassay_serve_lateness_seconds_count %" PRId64 "\n",
+        sum, (double)atomic_load_explicit(&n->lateness_sum_ns, memory_order_relaxed) / 1e9, sum);
     return answer_buf(v, c, 200, &b, "text/plain; version=0.0.4; charset=utf-8", NULL);
 }
 
@@ -277,18 +284,26 @@ static enum MHD_Result handle(void *cls, struct MHD_Connection *c, const char *u
         return MHD_YES;
     }
     if (*data_bytes) { /* a piece of the body; kept only when somebody will read it */
-        if (call->route && !call->wrong_method && call->route->answer == answer_completion)
+        if (call->route && !call->wrong_method && call->route->answer == answer_completion &&
+            !call->too_large)
             buf_put(&call->body, data, *data_bytes);
-        call->too_large |= call->body.failed;
+        else
+            call->discarded += *data_bytes;
+        if (call->body.failed) {
+            call->too_large = true;
+            buf_release(&call->body);
+        }
         *data_bytes = 0;
-        return MHD_YES;
+        return call->discarded > SERVE_BODY_MAX_BYTES ? MHD_NO
+                                                      : MHD_YES; /* an upload without end */
     }
     if (call->stream)
         return resume_answer(v, c, call);
     if (call->too_large)
         return too_large(v, c);
     if (!call->route) {
-        serve_error_set(&error, 404, NULL, "no such path: this is POST /v1/completions, POST "
+        serve_error_set(&error, 404, NULL,
+                        "no such path: this is POST /v1/completions, POST "
                         "/v1/chat/completions, GET /v1/models, /health and /metrics");
         return answer_error(v, c, &error, NULL);
     }
@@ -345,7 +360,8 @@ static int64_t raise_fd_limit(int64_t wanted) {
     return wanted;
 }
 
-static int listen_on(const char *address, uint16_t port, uint16_t *bound, int *family, struct err *e) {
+static int listen_on(const char *address, uint16_t port, uint16_t *bound, int *family,
+                     struct err *e) {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
                              .ai_socktype = SOCK_STREAM};
     struct addrinfo *ai = NULL;
@@ -379,11 +395,16 @@ static int listen_on(const char *address, uint16_t port, uint16_t *bound, int *f
 
 static void fill_stats(struct serve_stats *to, struct serve_counters *n) {
     *to = (struct serve_stats){
-        .requests = n->requests,         .completed = n->completed,
-        .failed = n->failed,             .rejected = n->rejected,
-        .disconnected = n->disconnected, .dropped = n->dropped,
-        .token_events = n->token_events, .tokens = n->tokens,
-        .lateness_max_ns = n->lateness_max_ns, .lateness_sum_ns = n->lateness_sum_ns,
+        .requests = n->requests,
+        .completed = n->completed,
+        .failed = n->failed,
+        .rejected = n->rejected,
+        .disconnected = n->disconnected,
+        .dropped = n->dropped,
+        .token_events = n->token_events,
+        .tokens = n->tokens,
+        .lateness_max_ns = n->lateness_max_ns,
+        .lateness_sum_ns = n->lateness_sum_ns,
     };
 }
 

@@ -1,11 +1,11 @@
-/* Recognises conversations: a prompt that begins with all of an earlier one (and its answer) is the next
- * turn of that session, so that a backend which keeps sessions' KV caches can re-use them. Clients name
- * no sessions; engines that cache prefixes find them by hashes of what the prompt holds so far, and so
- * does this, every eight bytes (two tokens of text, or one token id).
+/* Recognises conversations: a prompt that begins with all of an earlier one (and its answer) is the
+ * next turn of that session, so that a backend which keeps sessions' KV caches can re-use them.
+ * Clients name no sessions; engines that cache prefixes find them by hashes of what the prompt
+ * holds so far, and so does this, every eight bytes (two tokens of text, or one token id).
  *
- * Only whole continuations are found: what two conversations merely begin with (a system prompt) is not
- * shared, since backends know a prefix only as one session's. A repetition of the same prompt is a
- * session of its own, so that load of equal prompts is not served as one conversation. */
+ * Only whole continuations are found: what two conversations merely begin with (a system prompt) is
+ * not shared, since backends know a prefix only as one session's. A repetition of the same prompt
+ * is a session of its own, so that load of equal prompts is not served as one conversation. */
 #include "backends/serve/serve_internal.h"
 
 #include <stdlib.h>
@@ -65,8 +65,8 @@ static uint64_t mix(uint64_t h, uint64_t v) {
 }
 
 void prompt_hash_begin(struct prompt_hash *p, struct sessions *t, size_t token_bytes) {
-    *p = (struct prompt_hash){.sessions = t, .token_bytes = token_bytes,
-                              .state = 0x6a09e667f3bcc909 + token_bytes};
+    *p = (struct prompt_hash){
+        .sessions = t, .token_bytes = token_bytes, .state = 0x6a09e667f3bcc909 + token_bytes};
 }
 
 /* match: whether ends of earlier prompts are looked for after each word. */

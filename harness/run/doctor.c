@@ -1,5 +1,5 @@
-/* The report, the environment of a record and the draft of a system description, as JSON made of the
- * facts (doctor_facts.c) and findings (doctor_checks.c); and the report for people. */
+/* The report, the environment of a record and the draft of a system description, as JSON made of
+ * the facts (doctor_facts.c) and findings (doctor_checks.c); and the report for people. */
 #include "harness/run/doctor.h"
 
 #include "harness/core/version.h"
@@ -50,10 +50,10 @@ static json_t *section(json_t *report, const char *name) {
 
 static json_t *libraries(void) {
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "curl",
-                     curl_version_info(CURLVERSION_NOW)->version, "glibc", gnu_get_libc_version(), "hwloc",
-                     HWLOC_VERSION, "jansson", jansson_version_str(), "microhttpd", MHD_get_version(), "openssl",
-                     OpenSSL_version(OPENSSL_VERSION_STRING), "sodium", sodium_version_string(), "sqlite",
-                     sqlite3_libversion());
+                     curl_version_info(CURLVERSION_NOW)->version, "glibc", gnu_get_libc_version(),
+                     "hwloc", HWLOC_VERSION, "jansson", jansson_version_str(), "microhttpd",
+                     MHD_get_version(), "openssl", OpenSSL_version(OPENSSL_VERSION_STRING),
+                     "sodium", sodium_version_string(), "sqlite", sqlite3_libversion());
 }
 
 /* ---- the report ---- */
@@ -63,8 +63,9 @@ static void put_topology(json_t *report) {
         const char *name;
         hwloc_obj_type_t type;
     } rows[] = {
-        {"packages", HWLOC_OBJ_PACKAGE}, {"numa_nodes", HWLOC_OBJ_NUMANODE}, {"cores", HWLOC_OBJ_CORE},
-        {"processors", HWLOC_OBJ_PU},    {"l3_caches", HWLOC_OBJ_L3CACHE},
+        {"packages", HWLOC_OBJ_PACKAGE},  {"numa_nodes", HWLOC_OBJ_NUMANODE},
+        {"cores", HWLOC_OBJ_CORE},        {"processors", HWLOC_OBJ_PU},
+        {"l3_caches", HWLOC_OBJ_L3CACHE},
     };
     hwloc_topology_t t;
     if (hwloc_topology_init(&t))
@@ -155,8 +156,8 @@ int doctor_report(json_t **out, struct err *e) {
     json_object_set_new(report, "libraries", libraries());
     json_object_set_new(report, "assay",
                         json_pack("{s:s, s:s, s:s, s:b, s:b}", "version", assay_version, "commit",
-                                  assay_git_commit, "compiler", __VERSION__, "optimised", f.optimised,
-                                  "sanitized", f.sanitized));
+                                  assay_git_commit, "compiler", __VERSION__, "optimised",
+                                  f.optimised, "sanitized", f.sanitized));
     json_object_set_new(report, "warnings", machine_warnings(&f));
     return 0;
 }
@@ -210,8 +211,9 @@ static void print_name(FILE *out, const char *name, int width) {
 }
 
 void doctor_print(const json_t *report, FILE *out) {
-    static const char *const titles[] = {"kernel", "cpu",    "topology",       "clock",     "timer", "load",
-                                         "memory", "limits", "virtualization", "libraries", "assay"};
+    static const char *const titles[] = {"kernel",         "cpu",       "topology", "clock",
+                                         "timer",          "load",      "memory",   "limits",
+                                         "virtualization", "libraries", "assay"};
     const char *name;
     json_t *part, *v, *w;
     size_t i;
@@ -230,15 +232,21 @@ void doctor_print(const json_t *report, FILE *out) {
     part = json_object_get(report, "accelerators");
     fprintf(out, "accelerators\n%s", json_array_size(part) ? "" : "  none on the PCI bus\n");
     json_array_foreach(part, i, v) {
-        fprintf(out, "  %" PRId64 " x %s %s\n", (int64_t)json_integer_value(json_object_get(v, "count")),
-                json_string_value(json_object_get(v, "vendor")), json_string_value(json_object_get(v, "chip")));
+        fprintf(out, "  %" PRId64 " x %s %s\n",
+                (int64_t)json_integer_value(json_object_get(v, "count")),
+                json_string_value(json_object_get(v, "vendor")),
+                json_string_value(json_object_get(v, "chip")));
     }
     part = json_object_get(report, "warnings");
-    fprintf(out, "\n%s\n", json_array_size(part) ? "limits that would spoil a measurement" : "nothing found that would spoil a measurement");
+    fprintf(out, "\n%s\n",
+            json_array_size(part) ? "limits that would spoil a measurement"
+                                  : "nothing found that would spoil a measurement");
     json_array_foreach(part, i, w) {
         fprintf(out, "  %s: %s\n      why: %s\n      do:  %s\n",
-                json_string_value(json_object_get(w, "severity")), json_string_value(json_object_get(w, "text")),
-                json_string_value(json_object_get(w, "reason")), json_string_value(json_object_get(w, "remedy")));
+                json_string_value(json_object_get(w, "severity")),
+                json_string_value(json_object_get(w, "text")),
+                json_string_value(json_object_get(w, "reason")),
+                json_string_value(json_object_get(w, "remedy")));
     }
 }
 
@@ -273,9 +281,10 @@ int doctor_environment(json_t **out, struct err *e) {
     return doctor_environment_of(&f, out, e);
 }
 
-/* workers: names of a slice's hosts, separated by commas, as the TPU runtime's environment gives them. */
-int doctor_system_of(const char *root, const struct machine_facts *f, const char *workers, json_t **out,
-                     struct err *e) {
+/* workers: names of a slice's hosts, separated by commas, as the TPU runtime's environment gives
+ * them. */
+int doctor_system_of(const char *root, const struct machine_facts *f, const char *workers,
+                     json_t **out, struct err *e) {
     struct accelerator a[ACCELERATORS_MAX];
     char name[128], chip[128], vendor[32];
     int64_t chips = 1, hosts = 1;
@@ -290,7 +299,8 @@ int doctor_system_of(const char *root, const struct machine_facts *f, const char
         char path[128];
         int64_t package = 0;
         for (int64_t i = 0; i < f->cpus_online; i++) {
-            snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%" PRId64 "/topology/physical_package_id", i);
+            snprintf(path, sizeof path,
+                     "/sys/devices/system/cpu/cpu%" PRId64 "/topology/physical_package_id", i);
             if (machine_text(root, path, text, sizeof text) && atoll(text) > package)
                 package = atoll(text);
         }
@@ -302,8 +312,8 @@ int doctor_system_of(const char *root, const struct machine_facts *f, const char
                                                           : f->cpu_vendor);
     }
     snprintf(name, sizeof name, "%.100s-%" PRId64, chip, chips);
-    *out = json_pack("{s:s, s:s, s:s, s:I, s:I}", "name", name, "class", "measured", "chip", chip, "chips",
-                     (json_int_t)chips, "hosts", (json_int_t)hosts);
+    *out = json_pack("{s:s, s:s, s:s, s:I, s:I}", "name", name, "class", "measured", "chip", chip,
+                     "chips", (json_int_t)chips, "hosts", (json_int_t)hosts);
     if (!*out)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
     put_text(*out, "vendor", vendor);

@@ -1,6 +1,6 @@
-/* Which facts of a machine would spoil a measurement: one row a limit, with what it does to a result and
- * what to do about it. Severity "note" is for what a reader of the result should know but nobody must
- * change. */
+/* Which facts of a machine would spoil a measurement: one row a limit, with what it does to a
+ * result and what to do about it. Severity "note" is for what a reader of the result should know
+ * but nobody must change. */
 #include "harness/run/doctor_internal.h"
 
 #include <inttypes.h>
@@ -19,8 +19,13 @@ static bool governor(const struct machine_facts *f, char text[TEXT_BYTES]) {
 }
 
 static bool clocksource(const struct machine_facts *f, char text[TEXT_BYTES]) {
-    static const char *const fast[] = {"tsc", "arch_sys_counter", "kvm-clock", "hyperv_clocksource_tsc_page",
-                                       "riscv_clocksource", "timebase", "tod"};
+    static const char *const fast[] = {"tsc",
+                                       "arch_sys_counter",
+                                       "kvm-clock",
+                                       "hyperv_clocksource_tsc_page",
+                                       "riscv_clocksource",
+                                       "timebase",
+                                       "tod"};
     snprintf(text, TEXT_BYTES, "clock source is '%s'", f->clocksource);
     for (size_t i = 0; i < sizeof fast / sizeof fast[0]; i++)
         if (!strcmp(f->clocksource, fast[i]))
@@ -45,7 +50,8 @@ static bool busy(const struct machine_facts *f, char text[TEXT_BYTES]) {
 }
 
 static bool pressure(const struct machine_facts *f, char text[TEXT_BYTES]) {
-    snprintf(text, TEXT_BYTES, "work waited for a processor in %.0f %% of the last 10 s", f->pressure_some);
+    snprintf(text, TEXT_BYTES, "work waited for a processor in %.0f %% of the last 10 s",
+             f->pressure_some);
     return f->pressure_some > 10;
 }
 
@@ -61,13 +67,14 @@ static bool quota(const struct machine_facts *f, char text[TEXT_BYTES]) {
 }
 
 static bool steal(const struct machine_facts *f, char text[TEXT_BYTES]) {
-    snprintf(text, TEXT_BYTES, "the hypervisor took %.1f %% of the processor time since boot", 100 * f->steal);
+    snprintf(text, TEXT_BYTES, "the hypervisor took %.1f %% of the processor time since boot",
+             100 * f->steal);
     return f->steal > 0.01;
 }
 
 static bool files(const struct machine_facts *f, char text[TEXT_BYTES]) {
-    snprintf(text, TEXT_BYTES, "%" PRId64 " files may be open (soft limit %" PRId64 ")", f->files_hard,
-             f->files_soft);
+    snprintf(text, TEXT_BYTES, "%" PRId64 " files may be open (soft limit %" PRId64 ")",
+             f->files_hard, f->files_soft);
     return f->files_hard >= 0 && f->files_hard < 10000;
 }
 
@@ -99,7 +106,8 @@ static bool battery(const struct machine_facts *f, char text[TEXT_BYTES]) {
 }
 
 static bool debug_build(const struct machine_facts *f, char text[TEXT_BYTES]) {
-    snprintf(text, TEXT_BYTES, "this binary was built %s", f->sanitized ? "with a sanitizer" : "without optimisation");
+    snprintf(text, TEXT_BYTES, "this binary was built %s",
+             f->sanitized ? "with a sanitizer" : "without optimisation");
     return f->sanitized || !f->optimised;
 }
 
@@ -128,8 +136,7 @@ static const struct check {
     finding_fn *find;
     const char *reason, *remedy;
 } checks[] = {
-    {"debug_build", "warning", debug_build,
-     "the harness's own time would be in the result",
+    {"debug_build", "warning", debug_build, "the harness's own time would be in the result",
      "build with plain 'make'"},
     {"governor", "warning", governor,
      "an idle core is slow when work comes, so latency depends on how busy the machine was before",
@@ -142,7 +149,8 @@ static const struct check {
      "see the clock source; inside a sandbox or emulator measure outside of it"},
     {"late_sleeps", "warning", sleeping,
      "open-loop arrivals are issued that much after their intended time, which counts as latency",
-     "stop other work, isolate cores (isolcpus, cpuset), forbid deep idle states (cpupower idle-set -D 10)"},
+     "stop other work, isolate cores (isolcpus, cpuset), forbid deep idle states (cpupower "
+     "idle-set -D 10)"},
     {"load", "warning", busy,
      "other work takes processor time and cache from the run, and differently in each run",
      "stop it, or run when it is over; 'top' names it"},
@@ -167,26 +175,20 @@ static const struct check {
     {"accept_queue", "warning", backlog,
      "bursts of new connections beyond it wait for a second and try again",
      "sysctl net.core.somaxconn=4096"},
-    {"memory", "warning", memory,
-     "the kernel drops caches or kills processes during the run",
+    {"memory", "warning", memory, "the kernel drops caches or kills processes during the run",
      "stop what uses it; 'ps aux --sort -rss' names it"},
-    {"swap", "warning", swapping,
-     "pages of the run may be on disk when they are needed",
+    {"swap", "warning", swapping, "pages of the run may be on disk when they are needed",
      "swapoff -a after freeing memory"},
-    {"battery", "warning", battery,
-     "the processor is throttled to save power",
-     "plug it in"},
+    {"battery", "warning", battery, "the processor is throttled to save power", "plug it in"},
     {"wall_clock", "note", unsynchronised,
      "dates in records may be wrong; durations are not affected",
      "run chrony or systemd-timesyncd"},
     {"virtual_machine", "note", virtual_machine,
      "neighbours may share caches, memory and processors; compare runs of the same hour",
      "for certified numbers use a dedicated or bare-metal host"},
-    {"smt", "note", siblings,
-     "two busy threads on one core run at about 60 % of their speed each",
+    {"smt", "note", siblings, "two busy threads on one core run at about 60 % of their speed each",
      "pin load generator and server to different cores (taskset), or switch SMT off"},
-    {"boost", "note", boosting,
-     "speed depends on temperature and on how many cores are busy",
+    {"boost", "note", boosting, "speed depends on temperature and on how many cores are busy",
      "for comparisons between processors write 0 to /sys/devices/system/cpu/cpufreq/boost"},
 };
 
@@ -196,9 +198,9 @@ json_t *machine_warnings(const struct machine_facts *f) {
         const struct check *c = &checks[i];
         char text[TEXT_BYTES];
         if (c->find(f, text))
-            json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s, s:s}", "id", c->id, "severity",
-                                                 c->severity, "text", text, "reason", c->reason,
-                                                 "remedy", c->remedy));
+            json_array_append_new(all, json_pack("{s:s, s:s, s:s, s:s, s:s}", "id", c->id,
+                                                 "severity", c->severity, "text", text, "reason",
+                                                 c->reason, "remedy", c->remedy));
     }
     return all;
 }

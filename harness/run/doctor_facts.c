@@ -1,5 +1,5 @@
-/* Reads what Linux tells about the machine (/proc, /sys, uname, limits) and tries its clock and timer.
- * Judges nothing. */
+/* Reads what Linux tells about the machine (/proc, /sys, uname, limits) and tries its clock and
+ * timer. Judges nothing. */
 #include "harness/run/doctor_internal.h"
 
 #include "harness/core/clock.h"
@@ -101,7 +101,8 @@ static int64_t count_list(const char *p) {
 /* ---- processor ---- */
 
 #if defined(__x86_64__) || defined(__i386__)
-/* The instruction, not /proc/cpuinfo: that file samples frequencies on some kernels, for milliseconds. */
+/* The instruction, not /proc/cpuinfo: that file samples frequencies on some kernels, for
+ * milliseconds. */
 static void cpu_names(struct machine_facts *f) {
     unsigned a, b, c, d, brand[12];
     if (__get_cpuid(0, &a, &b, &c, &d)) {
@@ -122,9 +123,9 @@ static void cpu_names(struct machine_facts *f) {
     }
     if (__get_cpuid(1, &a, &b, &c, &d) && c >> 31) { /* reserved for hypervisors to set */
         static const char *const known[][2] = {
-            {"KVMKVMKVM", "KVM"},        {"Microsoft Hv", "Hyper-V"},   {"VMwareVMware", "VMware"},
-            {"XenVMMXenVMM", "Xen"},     {"VBoxVBoxVBox", "VirtualBox"}, {"TCGTCGTCGTCG", "QEMU"},
-            {"bhyve bhyve ", "bhyve"},   {"ACRNACRNACRN", "ACRN"},
+            {"KVMKVMKVM", "KVM"},      {"Microsoft Hv", "Hyper-V"},    {"VMwareVMware", "VMware"},
+            {"XenVMMXenVMM", "Xen"},   {"VBoxVBoxVBox", "VirtualBox"}, {"TCGTCGTCGTCG", "QEMU"},
+            {"bhyve bhyve ", "bhyve"}, {"ACRNACRNACRN", "ACRN"},
         };
         char name[13];
         __cpuid(0x40000000, a, b, c, d);
@@ -172,7 +173,8 @@ static void read_cpu(const char *root, struct machine_facts *f) {
     if (f->boost < 0 && no_turbo >= 0)
         f->boost = !no_turbo;
     for (int64_t i = 0, seen = 0; i < f->cpus_online && seen < POLICIES_READ; i++) {
-        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpufreq/policy%" PRId64 "/scaling_governor", i);
+        snprintf(path, sizeof path,
+                 "/sys/devices/system/cpu/cpufreq/policy%" PRId64 "/scaling_governor", i);
         if (!machine_text(root, path, text, sizeof text)) {
             if (i == 0)
                 break; /* not controlled from here */
@@ -186,7 +188,8 @@ static void read_cpu(const char *root, struct machine_facts *f) {
     }
 }
 
-/* The tightest quota on the way from this process's control group to the root: version 2, else 1. */
+/* The tightest quota on the way from this process's control group to the root: version 2, else 1.
+ */
 static void read_quota(const char *root, struct machine_facts *f) {
     char text[4096], path[512], value[64];
     f->cpu_quota_milli = -1;
@@ -234,7 +237,8 @@ static void read_load(const char *root, struct machine_facts *f) {
     f->load1 = f->pressure_some = f->steal = -1;
     if (machine_text(root, "/proc/loadavg", text, sizeof text))
         f->load1 = strtod(text, NULL);
-    char *avg = machine_text(root, "/proc/pressure/cpu", text, sizeof text) ? strstr(text, "avg10=") : NULL;
+    char *avg =
+        machine_text(root, "/proc/pressure/cpu", text, sizeof text) ? strstr(text, "avg10=") : NULL;
     if (avg)
         f->pressure_some = strtod(avg + 6, NULL);
     if (machine_text(root, "/proc/stat", text, sizeof text) && !strncmp(text, "cpu ", 4)) {
@@ -288,10 +292,16 @@ static void read_limits(const char *root, struct machine_facts *f) {
 
 void machine_read(const char *root, struct machine_facts *f) {
     struct utsname u;
-    *f = (struct machine_facts){.memory_bytes = -1, .memory_available_bytes = -1, .swap_bytes = -1,
-                                .swap_used_bytes = -1, .mains = -1, .synchronised = -1,
-                                .clock_resolution_ns = -1, .clock_read_ns = -1,
-                                .timer_slack_ns = -1, .oversleep_p99_ns = -1};
+    *f = (struct machine_facts){.memory_bytes = -1,
+                                .memory_available_bytes = -1,
+                                .swap_bytes = -1,
+                                .swap_used_bytes = -1,
+                                .mains = -1,
+                                .synchronised = -1,
+                                .clock_resolution_ns = -1,
+                                .clock_read_ns = -1,
+                                .timer_slack_ns = -1,
+                                .oversleep_p99_ns = -1};
     if (!uname(&u)) {
         snprintf(f->os, sizeof f->os, "%.31s", u.sysname);
         snprintf(f->kernel, sizeof f->kernel, "%.127s", u.release);
@@ -302,8 +312,8 @@ void machine_read(const char *root, struct machine_facts *f) {
     read_load(root, f);
     read_limits(root, f);
     read_mains(root, f);
-    machine_text(root, "/sys/devices/system/clocksource/clocksource0/current_clocksource", f->clocksource,
-                 sizeof f->clocksource);
+    machine_text(root, "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                 f->clocksource, sizeof f->clocksource);
     machine_text(root, "/sys/devices/system/clocksource/clocksource0/available_clocksource",
                  f->clocksources, sizeof f->clocksources);
 #ifdef __OPTIMIZE__
@@ -354,8 +364,8 @@ void machine_measure(struct machine_facts *f) {
 
 /* ---- accelerators ---- */
 
-/* TPU device ids: jax-ml/jax, jax/_src/hardware_utils.py (0x0027 is v2 or v3: they cannot be told apart
- * there). Others are named by their id. */
+/* TPU device ids: jax-ml/jax, jax/_src/hardware_utils.py (0x0027 is v2 or v3: they cannot be told
+ * apart there). Others are named by their id. */
 static const struct {
     const char *vendor_id, *device_id, *vendor, *chip;
 } devices[] = {

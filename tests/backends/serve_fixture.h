@@ -1,6 +1,7 @@
-/* A backend with a virtual clock and a known schedule (first token at +ttft, the others each +tpot), a
- * server on top of it in a thread, and a strict little HTTP and SSE reader over a plain socket. For the
- * tests and benchmarks of serve; everything is static, so that each file has its own. */
+/* A backend with a virtual clock and a known schedule (first token at +ttft, the others each
+ * +tpot), a server on top of it in a thread, and a strict little HTTP and SSE reader over a plain
+ * socket. For the tests and benchmarks of serve; everything is static, so that each file has its
+ * own. */
 #ifndef TESTS_BACKENDS_SERVE_FIXTURE_H
 #define TESTS_BACKENDS_SERVE_FIXTURE_H
 
@@ -424,7 +425,8 @@ static struct answer read_answer(struct reader *r) {
     return a;
 }
 
-/* What a stream said. Every event must be "data: JSON" or "data: [DONE]" and end with a blank line. */
+/* What a stream said. Every event must be "data: JSON" or "data: [DONE]" and end with a blank line.
+ */
 struct stream {
     int events, tokens_events, role_events, usage_events, done, errors, continuous;
     char text[65536];
@@ -447,7 +449,8 @@ static void stream_event(struct stream *s, const char *data, size_t n) {
         s->broken = "an event is not JSON";
         return;
     }
-    const char *message = json_string_value(json_object_get(json_object_get(j, "error"), "message"));
+    const char *message =
+        json_string_value(json_object_get(json_object_get(j, "error"), "message"));
     if (message) {
         s->errors++;
         snprintf(s->error, sizeof s->error, "%s", message);
@@ -485,7 +488,8 @@ static void stream_event(struct stream *s, const char *data, size_t n) {
         s->usage_events++;
     } else {
         json_t *c = json_array_get(choices, 0), *delta = json_object_get(c, "delta");
-        const char *text = json_string_value(json_object_get(delta ? delta : c, delta ? "content" : "text"));
+        const char *text =
+            json_string_value(json_object_get(delta ? delta : c, delta ? "content" : "text"));
         const char *finish = json_string_value(json_object_get(c, "finish_reason"));
         s->continuous += usage != NULL;
         if (s->finish[0])

@@ -1,5 +1,5 @@
-/* serve over real sockets: what leaves the wire, in which shape, never before its time, and what happens
- * when clients or the server go away. Shapes: the OpenAI API as vLLM sends it. */
+/* serve over real sockets: what leaves the wire, in which shape, never before its time, and what
+ * happens when clients or the server go away. Shapes: the OpenAI API as vLLM sends it. */
 #include "results/jcs.h"
 #include "tests/backends/serve_fixture.h"
 
@@ -110,7 +110,8 @@ Test(backends_serve_http, streams_chat_with_role_and_usage_on_every_event) {
 }
 
 Test(backends_serve_http, answers_whole_and_keeps_the_connection) {
-    static struct fixture x = {.fake = {.ttft_ns = MS, .tpot_ns = MS, .cached = -1, .per_event = 3}};
+    static struct fixture x = {
+        .fake = {.ttft_ns = MS, .tpot_ns = MS, .cached = -1, .per_event = 3}};
     fixture_start(&x);
     static struct reader r;
     r.fd = dial(&x);
@@ -118,7 +119,8 @@ Test(backends_serve_http, answers_whole_and_keeps_the_connection) {
         bool chat = i & 1, stream = i & 2;
         char body[256];
         snprintf(body, sizeof body, "{%s,\"max_tokens\":7,\"stream\":%s}",
-                 chat ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" : "\"prompt\":\"hi\"",
+                 chat ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+                      : "\"prompt\":\"hi\"",
                  stream ? "true" : "false");
         post(r.fd, chat ? CHAT : COMPLETIONS, body);
         struct answer a = read_answer(&r);
@@ -135,7 +137,8 @@ Test(backends_serve_http, answers_whole_and_keeps_the_connection) {
             json_t *text = chat ? json_object_get(json_object_get(c, "message"), "content")
                                 : json_object_get(c, "text");
             cr_assert(eq(str, (char *)json_string_value(text), " aaa aab aac aad aae aaf aag"));
-            cr_assert(eq(str, (char *)json_string_value(json_object_get(c, "finish_reason")), "length"));
+            cr_assert(
+                eq(str, (char *)json_string_value(json_object_get(c, "finish_reason")), "length"));
             json_t *u = json_object_get(j, "usage");
             cr_assert(eq(i64, json_integer_value(json_object_get(u, "completion_tokens")), 7));
             cr_assert(eq(i64, json_integer_value(json_object_get(u, "prompt_tokens")), 1));
@@ -148,11 +151,12 @@ Test(backends_serve_http, answers_whole_and_keeps_the_connection) {
     cr_assert(eq(i64, x.stats.completed, 6));
 }
 
-/* No token may leave before its virtual time: the i-th not before ttft + i * tpot after the request was
- * sent, whatever the machine does. With speed 4 everything is due four times earlier. */
+/* No token may leave before its virtual time: the i-th not before ttft + i * tpot after the request
+ * was sent, whatever the machine does. With speed 4 everything is due four times earlier. */
 static void check_schedule(double speed, bool ahead) {
     static struct fixture x;
-    x = (struct fixture){.fake = {.ttft_ns = 40 * MS, .tpot_ns = 20 * MS, .cached = -1, .ahead = ahead}};
+    x = (struct fixture){
+        .fake = {.ttft_ns = 40 * MS, .tpot_ns = 20 * MS, .cached = -1, .ahead = ahead}};
     x.o.speed = speed;
     fixture_start(&x);
     int fd = dial(&x);
@@ -200,11 +204,12 @@ Test(backends_serve_http, answers_errors_as_vllm_does) {
         {COMPLETIONS, "", 400, "BadRequestError", NULL, "line 1 column 1 (byte 0): expected '{'"},
         {COMPLETIONS, "{\"prompt\":\"x\",\n \"max_tokens\" 5}", 400, "BadRequestError", NULL,
          "line 2 column 15 (byte 29): expected ':' after a member name, found '5'"},
-        {COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":\"5\"}", 400, "BadRequestError", "max_tokens",
-         "max_tokens: expected an integer, found a string at line 1 column 28"},
+        {COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":\"5\"}", 400, "BadRequestError",
+         "max_tokens", "max_tokens: expected an integer, found a string at line 1 column 28"},
         {COMPLETIONS, "{\"prompt\":\"x\",\"model\":\"gpt-4\"}", 404, "NotFoundError", "model",
          "the model 'gpt-4' does not exist"},
-        {COMPLETIONS, "{\"prompt\":\"x\",\"n\":2}", 400, "BadRequestError", "n", "expected 1, found 2"},
+        {COMPLETIONS, "{\"prompt\":\"x\",\"n\":2}", 400, "BadRequestError", "n",
+         "expected 1, found 2"},
         {CHAT, "{\"prompt\":\"x\"}", 400, "BadRequestError", "messages", "missing"},
         {"/v1/embeddings", "{}", 404, "NotFoundError", NULL, "no such path"},
         {"/health", "{}", 405, "Method Not Allowed", NULL, "GET"},
@@ -218,10 +223,12 @@ Test(backends_serve_http, answers_errors_as_vllm_does) {
         cr_assert(eq(int, a.status, rows[i].status), "row %zu: %s", i, a.body);
         json_t *j = json_of(&a), *o = json_object_get(j, "error");
         const char *param = json_string_value(json_object_get(o, "param"));
-        cr_assert(eq(str, (char *)json_string_value(json_object_get(o, "type")), (char *)rows[i].type));
+        cr_assert(
+            eq(str, (char *)json_string_value(json_object_get(o, "type")), (char *)rows[i].type));
         cr_assert(eq(i64, json_integer_value(json_object_get(o, "code")), rows[i].status));
         cr_assert(eq(int, strcmp(param ? param : "-", rows[i].param ? rows[i].param : "-"), 0));
-        cr_assert(ne(ptr, strstr(json_string_value(json_object_get(o, "message")), rows[i].message), NULL),
+        cr_assert(ne(ptr, strstr(json_string_value(json_object_get(o, "message")), rows[i].message),
+                     NULL),
                   "row %zu: %s", i, a.body);
         json_decref(j);
         answer_free(&a);
@@ -236,7 +243,8 @@ Test(backends_serve_http, answers_errors_as_vllm_does) {
     /* refused by the backend before anything was sent: a plain 400, streamed or not */
     char big[1024];
     for (int stream = 0; stream < 2; stream++) {
-        snprintf(big, sizeof big, "{\"prompt\":\"%0500d\",\"stream\":%s}", 0, stream ? "true" : "false");
+        snprintf(big, sizeof big, "{\"prompt\":\"%0500d\",\"stream\":%s}", 0,
+                 stream ? "true" : "false");
         a = ask(&x, COMPLETIONS, big);
         cr_assert(eq(int, a.status, 400));
         cr_assert(ne(ptr, strstr(a.body, "125 tokens of input"), NULL), "%s", a.body);
@@ -372,7 +380,8 @@ struct caller {
 
 static void *call_main(void *ctx) {
     struct caller *c = ctx;
-    struct answer a = ask(c->x, COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":30,\"stream\":true}");
+    struct answer a =
+        ask(c->x, COMPLETIONS, "{\"prompt\":\"x\",\"max_tokens\":30,\"stream\":true}");
     c->status = a.broken ? -1 : a.status;
     c->s = read_stream(&a);
     answer_free(&a);
@@ -405,9 +414,10 @@ Test(backends_serve_http, reads_bodies_in_every_framing) {
     fixture_start(&x);
     static struct reader r;
     r.fd = dial(&x);
-    static const char pieces[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
-                                 "Transfer-Encoding: chunked\r\n\r\n"
-                                 "5\r\n{\"pro\r\n16\r\nmpt\":\"x\",\"max_tokens\":\r\n2\r\n4}\r\n0\r\n\r\n";
+    static const char pieces[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n"
+        "5\r\n{\"pro\r\n16\r\nmpt\":\"x\",\"max_tokens\":\r\n2\r\n4}\r\n0\r\n\r\n";
     for (size_t i = 0; i < sizeof pieces - 1; i += 7) {
         say(r.fd, pieces + i, sizeof pieces - 1 - i < 7 ? sizeof pieces - 1 - i : 7);
         usleep(1000);
@@ -417,9 +427,10 @@ Test(backends_serve_http, reads_bodies_in_every_framing) {
     cr_assert(ne(ptr, strstr(a.body, "\"completion_tokens\":4"), NULL));
     answer_free(&a);
     /* two requests in one segment */
-    static const char two[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 44\r\n\r\n"
-                              "{\"prompt\":\"x\",\"max_tokens\":2,\"stream\":true }"
-                              "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
+    static const char two[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 44\r\n\r\n"
+        "{\"prompt\":\"x\",\"max_tokens\":2,\"stream\":true }"
+        "GET /health HTTP/1.1\r\nHost: x\r\n\r\n";
     say(r.fd, two, sizeof two - 1);
     a = read_answer(&r);
     struct stream s = read_stream(&a);
@@ -445,7 +456,8 @@ Test(backends_serve_http, reads_bodies_in_every_framing) {
     answer_free(&a);
     close(o.fd);
     /* a body over the limit is refused by its announced length */
-    static const char huge[] = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 33554433\r\n\r\n";
+    static const char huge[] =
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 33554433\r\n\r\n";
     o = (struct reader){.fd = dial(&x)};
     say(o.fd, huge, sizeof huge - 1);
     a = read_answer(&o);
@@ -465,7 +477,8 @@ Test(backends_serve_http, needs_a_virtual_clock_and_a_free_port) {
     fixture_start(&x);
     fixture_stop(&x);
     cr_assert(eq(int, x.rc, ASSAY_EUSAGE));
-    cr_assert(eq(str, x.e.text, "cannot serve backend 'fake': it takes no requests under a virtual clock"));
+    cr_assert(eq(str, x.e.text,
+                 "cannot serve backend 'fake': it takes no requests under a virtual clock"));
     x = (struct fixture){0};
     fixture_start(&x);
     y.o.port = x.port;
@@ -503,8 +516,9 @@ Test(backends_serve_http, serves_the_null_backend) {
 static struct workload *llama(int isl, int osl) {
     struct workload *w = NULL;
     struct err e = {0};
-    json_t *j = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:i}", "name", "t", "kind", "serving", "model",
-                          "llama3.1-8b", "pattern", "concurrency:1", "requests", 1, "isl", isl, "osl", osl);
+    json_t *j =
+        json_pack("{s:s,s:s,s:s,s:s,s:i,s:i,s:i}", "name", "t", "kind", "serving", "model",
+                  "llama3.1-8b", "pattern", "concurrency:1", "requests", 1, "isl", isl, "osl", osl);
     cr_assert(eq(int, workload_from_json(j, "t", &w, &e), 0), "%s", e.text);
     json_decref(j);
     return w;
@@ -515,13 +529,14 @@ static void *simulator(struct arena *a, const char *const *pairs, int n) {
     void *options = arena_alloc(a, 1, backend_tpu_sim.options_size);
     options_defaults(backend_tpu_sim.options, options, a);
     for (int i = 0; i < n; i++)
-        cr_assert(eq(int, options_set_pair(backend_tpu_sim.options, options, pairs[i], "-o", a, &e), 0), "%s",
-                  e.text);
+        cr_assert(
+            eq(int, options_set_pair(backend_tpu_sim.options, options, pairs[i], "-o", a, &e), 0),
+            "%s", e.text);
     return options;
 }
 
-/* A chat through HTTP re-uses the simulator's prefix cache: the second turn, which begins with the first
- * and its answer, has cached tokens; a stranger has none. */
+/* A chat through HTTP re-uses the simulator's prefix cache: the second turn, which begins with the
+ * first and its answer, has cached tokens; a stranger has none. */
 Test(backends_serve_http, lets_the_simulator_cache_a_conversation) {
     static const char *const pairs[] = {"chip=v6e", "chips=1", "prefix_cache=on"};
     static struct fixture x;
@@ -536,9 +551,11 @@ Test(backends_serve_http, lets_the_simulator_cache_a_conversation) {
     int64_t cached[3];
     for (int turn = 0; turn < 3; turn++) {
         snprintf(body, sizeof body,
-                 "{\"max_tokens\":200,\"messages\":[{\"role\":\"user\",\"content\":\"%s%04000d\"}%s%s%s]}",
+                 "{\"max_tokens\":200,\"messages\":[{\"role\":\"user\",\"content\":\"%s%04000d\"}%"
+                 "s%s%s]}",
                  turn == 2 ? "other" : "", 5, turn ? ",{\"role\":\"assistant\",\"content\":\"" : "",
-                 turn ? answer : "", turn ? "\"},{\"role\":\"user\",\"content\":\"go on please\"}" : "");
+                 turn ? answer : "",
+                 turn ? "\"},{\"role\":\"user\",\"content\":\"go on please\"}" : "");
         struct answer a = ask(&x, CHAT, body);
         cr_assert(eq(int, a.status, 200), "%s", a.body);
         json_t *j = json_of(&a), *u = json_object_get(j, "usage");
@@ -559,8 +576,8 @@ Test(backends_serve_http, lets_the_simulator_cache_a_conversation) {
     cr_assert(eq(i64, cached[2], 0));
 }
 
-/* The simulator's own schedule, taken straight from the backend in virtual time, bounds what the endpoint
- * may send: no token earlier than its due time. */
+/* The simulator's own schedule, taken straight from the backend in virtual time, bounds what the
+ * endpoint may send: no token earlier than its due time. */
 Test(backends_serve_http, serves_the_simulator_by_its_schedule) {
     enum { TOKENS = 12 };
     static struct fixture x;
@@ -577,7 +594,10 @@ Test(backends_serve_http, serves_the_simulator_by_its_schedule) {
     struct completion c;
     int n = 0;
     volatile int never = 0;
-    struct request r = {.session = REQUEST_NO_SESSION, .last_turn = true, .isl = 1000, .osl = TOKENS,
+    struct request r = {.session = REQUEST_NO_SESSION,
+                        .last_turn = true,
+                        .isl = 1000,
+                        .osl = TOKENS,
                         .arrival_ns = -1};
     cr_assert(eq(int, backend_tpu_sim.open(&args, &b, &e), 0), "%s", e.text);
     cr_assert(ge(int, backend_tpu_sim.submit(b, &r, &c, &e), 0));
@@ -650,9 +670,10 @@ Test(backends_serve_http, satisfies_libcurl) {
     h = curl_slist_append(h, "Expect: 100-continue");
     curl_easy_setopt(c, CURLOPT_URL, url);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, h);
-    curl_easy_setopt(c, CURLOPT_POSTFIELDS,
-                     "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":25,\"stream\":"
-                     "true,\"stream_options\":{\"include_usage\":true}}");
+    curl_easy_setopt(
+        c, CURLOPT_POSTFIELDS,
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"max_tokens\":25,\"stream\":"
+        "true,\"stream_options\":{\"include_usage\":true}}");
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, collect);
     for (int i = 0; i < 3; i++) {
         struct answer a = {0};

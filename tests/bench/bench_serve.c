@@ -1,12 +1,11 @@
 /* What serving costs and how exact it is:
- *   rate      token events a second through serve when all are overdue, against a bare epoll loop that
- *             sends the same bytes, one send an event, to as many sockets from the same core to the same
- *             client. Serve may join overdue events of a stream in one send, so it can exceed the loop;
- *   paced     CPU an event when each goes out alone at its time, against the same loop on a timer, and
- *             how long after its due time an event leaves;
- *   crowd     many connections at once: all answers whole?
- * The client is another process (on another core when there is one), so that neither side's work nor
- * descriptors count for the other. */
+ *   rate      token events a second through serve when all are overdue, against a bare epoll loop
+ * that sends the same bytes, one send an event, to as many sockets from the same core to the same
+ *             client. Serve may join overdue events of a stream in one send, so it can exceed the
+ * loop; paced     CPU an event when each goes out alone at its time, against the same loop on a
+ * timer, and how long after its due time an event leaves; crowd     many connections at once: all
+ * answers whole? The client is another process (on another core when there is one), so that neither
+ * side's work nor descriptors count for the other. */
 #include "tests/backends/serve_fixture.h"
 
 #include <sched.h>
@@ -30,18 +29,20 @@ struct report { /* of the client */
 
 static const char *request_of(int tokens) {
     static char body[128], text[512];
-    int n = snprintf(body, sizeof body, "{\"prompt\":\"x\",\"max_tokens\":%d,\"stream\":true}", tokens);
+    int n =
+        snprintf(body, sizeof body, "{\"prompt\":\"x\",\"max_tokens\":%d,\"stream\":true}", tokens);
     snprintf(text, sizeof text,
              "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", n, body);
     return text;
 }
 
-/* Opens `streams` connections, asks on each and reads all to their last chunk, counting the events. */
+/* Opens `streams` connections, asks on each and reads all to their last chunk, counting the events.
+ */
 static struct report consume_all(uint16_t port, int streams, int tokens) {
     enum { SEEN = 8 };
     struct report r = {0};
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int ep = epoll_create1(0), open = 0;
     char(*tail)[SEEN] = calloc((size_t)streams, SEEN), *buf = malloc(1 << 18);
     int *fd = calloc((size_t)streams, sizeof *fd);
@@ -50,7 +51,8 @@ static struct report consume_all(uint16_t port, int streams, int tokens) {
         if (fd[i] < 0 || connect(fd[i], (struct sockaddr *)&to, sizeof to))
             break;
         open++;
-        epoll_ctl(ep, EPOLL_CTL_ADD, fd[i], &(struct epoll_event){.events = EPOLLIN, .data.u32 = (uint32_t)i});
+        epoll_ctl(ep, EPOLL_CTL_ADD, fd[i],
+                  &(struct epoll_event){.events = EPOLLIN, .data.u32 = (uint32_t)i});
     }
     if (open < streams)
         fprintf(stderr, "only %d of %d connections: %s\n", open, streams, strerror(errno));
@@ -68,7 +70,8 @@ static struct report consume_all(uint16_t port, int streams, int tokens) {
             ssize_t got = recv(fd[i], buf, 1 << 18, MSG_DONTWAIT);
             if (got < 0 && errno == EAGAIN)
                 continue;
-            for (const char *p = buf; got > 0 && (p = memmem(p, (size_t)(buf + got - p), "\n\n", 2)); p += 2)
+            for (const char *p = buf;
+                 got > 0 && (p = memmem(p, (size_t)(buf + got - p), "\n\n", 2)); p += 2)
                 r.events++;
             for (ssize_t j = got > 5 ? got - 5 : 0; j < got; j++) { /* the last five bytes */
                 memmove(tail[i], tail[i] + 1, 4);
@@ -144,12 +147,14 @@ static void *null_options(struct arena *a, const char *const *pairs, int n) {
     return o;
 }
 
-static struct cost through_serve(int streams, int tokens, const char *ttft, const char *tpot, double speed) {
+static struct cost through_serve(int streams, int tokens, const char *ttft, const char *tpot,
+                                 double speed) {
     struct arena arena = {0};
     struct cost c;
     const char *const pairs[] = {"stream=on", ttft, tpot};
     struct child child = client_start(streams, tokens);
-    x = (struct fixture){.o = {.ops = &backend_null, .speed = speed,
+    x = (struct fixture){.o = {.ops = &backend_null,
+                               .speed = speed,
                                .backend_options = null_options(&arena, pairs, 3)}};
     fixture_start(&x);
     int64_t cpu = clock_cpu_ns();
@@ -160,16 +165,19 @@ static struct cost through_serve(int streams, int tokens, const char *ttft, cons
     return c;
 }
 
-/* The same bytes from a loop that does nothing else: every socket in turn, one send an event; with a tick,
- * one event a socket each tick. */
+/* The same bytes from a loop that does nothing else: every socket in turn, one send an event; with
+ * a tick, one event a socket each tick. */
 static void *bare_main(void *ctx) {
     int listener = *(int *)ctx, streams = ((int *)ctx)[1], tokens = ((int *)ctx)[2];
     int64_t tick_ns = ((int *)ctx)[3], due = 0;
     static char head[] = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", request[4096];
     char event[512], chunk[600];
     snprintf(event, sizeof event,
-             "data: {\"id\":\"cmpl-%08x%016x\",\"object\":\"text_completion\",\"created\":1700000000,\"model\":"
-             "\"none/null\",\"system_fingerprint\":\"assay-none/none-0\",\"choices\":[{\"index\":0,\"text\":\" aaa\","
+             "data: "
+             "{\"id\":\"cmpl-%08x%016x\",\"object\":\"text_completion\",\"created\":1700000000,"
+             "\"model\":"
+             "\"none/null\",\"system_fingerprint\":\"assay-none/"
+             "none-0\",\"choices\":[{\"index\":0,\"text\":\" aaa\","
              "\"logprobs\":null,\"finish_reason\":null}]}\n\n",
              1, 1);
     size_t n = (size_t)snprintf(chunk, sizeof chunk, "%zx\r\n%s\r\n", strlen(event), event);
@@ -184,7 +192,8 @@ static void *bare_main(void *ctx) {
         if (recv(fd[i], request, sizeof request, 0) <= 0)
             abort();
         say(fd[i], head, sizeof head - 1);
-        epoll_ctl(ep, EPOLL_CTL_ADD, fd[i], &(struct epoll_event){.events = EPOLLOUT, .data.u32 = (uint32_t)i});
+        epoll_ctl(ep, EPOLL_CTL_ADD, fd[i],
+                  &(struct epoll_event){.events = EPOLLOUT, .data.u32 = (uint32_t)i});
     }
     while (open) {
         struct epoll_event ev[256];
@@ -240,7 +249,8 @@ static double per_s(const struct cost *c) {
 int main(void) {
     enum { STREAMS = 64, TOKENS = 10000, CROWD = 10000, CROWD_TOKENS = 10 };
     pin(0);
-    printf("token events through serve, %d streams of %d tokens, as fast as they go\n", STREAMS, TOKENS);
+    printf("token events through serve, %d streams of %d tokens, as fast as they go\n", STREAMS,
+           TOKENS);
     printf("  %-28s %12s %12s %10s\n", "case", "events/s", "CPU ns/event", "vs bare");
     double best[2] = {0}, cpu[2] = {1e18, 1e18};
     for (int i = 0; i < 3; i++) { /* alternating, best of three */
@@ -258,15 +268,18 @@ int main(void) {
 
     struct cost p = through_bare(STREAMS, 400, 5000000);
     struct cost l = through_serve(STREAMS, 400, "ttft=50ms", "tpot=5ms", 1.0);
-    printf("paced, %d streams at 5 ms a token, %" PRId64 " events\n", STREAMS, x.stats.token_events);
+    printf("paced, %d streams at 5 ms a token, %" PRId64 " events\n", STREAMS,
+           x.stats.token_events);
     printf("  %-28s %25.0f %10s\n", "bare loop on a timer", p.cpu_ns, "1.00");
     printf("  %-28s %25.0f %10.2f\n", "serve", l.cpu_ns, l.cpu_ns / p.cpu_ns);
-    printf("  lateness of an event: mean %.1f us, max %.1f us (the last of a step waits for %d sends)\n\n",
+    printf("  lateness of an event: mean %.1f us, max %.1f us (the last of a step waits for %d "
+           "sends)\n\n",
            (double)x.stats.lateness_sum_ns / (double)x.stats.token_events / 1e3,
            (double)x.stats.lateness_max_ns / 1e3, STREAMS - 1);
 
     struct cost c = through_serve(CROWD, CROWD_TOKENS, "ttft=2s", "tpot=1s", 1.0);
-    printf("crowd: %d connections, %d tokens each, one a second: %" PRId64 " whole in %.1f s, mean lateness %.2f ms, "
+    printf("crowd: %d connections, %d tokens each, one a second: %" PRId64
+           " whole in %.1f s, mean lateness %.2f ms, "
            "CPU %.1f us an event\n",
            CROWD, CROWD_TOKENS, c.client.whole, (double)c.client.ns / 1e9,
            (double)x.stats.lateness_sum_ns / (double)x.stats.token_events / 1e6, c.cpu_ns / 1e3);

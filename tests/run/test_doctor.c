@@ -1,5 +1,5 @@
-/* Doctor: what it reads of machines kept as files (tests/data/doctor), what it finds wrong with them, and
- * that its answers about this machine hold together. */
+/* Doctor: what it reads of machines kept as files (tests/data/doctor), what it finds wrong with
+ * them, and that its answers about this machine hold together. */
 #include "harness/run/doctor.h"
 #include "harness/run/doctor_internal.h"
 
@@ -69,9 +69,10 @@ static void measured(struct machine_facts *f, bool good) {
 
 Test(run_doctor, finds_every_limit_with_reason_and_remedy) {
     static const char *const want[] = {
-        "debug_build", "governor", "clocksource", "clock_cost",   "late_sleeps", "load",    "pressure",
-        "one_processor", "cpu_quota", "steal",    "open_files",   "local_ports", "accept_queue",
-        "memory", "swap", "battery", "wall_clock", "virtual_machine", "smt", "boost",
+        "debug_build", "governor",    "clocksource",     "clock_cost", "late_sleeps",
+        "load",        "pressure",    "one_processor",   "cpu_quota",  "steal",
+        "open_files",  "local_ports", "accept_queue",    "memory",     "swap",
+        "battery",     "wall_clock",  "virtual_machine", "smt",        "boost",
     };
     struct machine_facts f;
     machine_read(LOADED, &f);
@@ -113,17 +114,17 @@ Test(run_doctor, drafts_systems) {
     cr_assert(eq(str, a[1].chip, "pci:10de:2330"));
     cr_assert(eq(i64, a[1].count, 1));
     cr_assert(eq(int, doctor_system_of(QUIET, &f, "host-a,host-b,host-c,host-d", &s, &e), 0));
-    want = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i}", "name", "v6e-8", "class", "measured", "vendor", "Google",
-                     "chip", "v6e", "chips", 8, "hosts", 4);
+    want = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i}", "name", "v6e-8", "class", "measured", "vendor",
+                     "Google", "chip", "v6e", "chips", 8, "hosts", 4);
     cr_assert(json_equal(s, want));
     json_decref(s);
     json_decref(want);
     machine_read(LOADED, &f);
     cr_assert(eq(int, doctor_system_of(LOADED, &f, NULL, &s, &e), 0));
     want = json_pack("{s:s,s:s,s:s,s:s,s:i,s:i}", "name",
-                     "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz-2", "class", "measured", "vendor",
-                     "Intel", "chip", "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz", "chips", 2,
-                     "hosts", 1);
+                     "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz-2", "class", "measured",
+                     "vendor", "Intel", "chip", "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz",
+                     "chips", 2, "hosts", 1);
     cr_assert(json_equal(s, want));
     json_decref(s);
     json_decref(want);
@@ -135,7 +136,8 @@ Test(run_doctor, describes_this_environment_the_same_each_time) {
     cr_assert(eq(int, doctor_environment(&a, &e), 0));
     cr_assert(eq(int, doctor_environment(&b, &e), 0));
     cr_assert(json_equal(a, b));
-    static const char *const needed[] = {"os", "kernel", "machine", "cpuModel", "cpusOnline", "clock", "libraries"};
+    static const char *const needed[] = {"os",         "kernel", "machine",  "cpuModel",
+                                         "cpusOnline", "clock",  "libraries"};
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
         cr_assert(ne(ptr, json_object_get(a, needed[i]), NULL), "%s", needed[i]);
     json_decref(a);
@@ -148,8 +150,10 @@ Test(run_doctor, reports_this_machine) {
     char *text = NULL;
     size_t n = 0;
     cr_assert(eq(int, doctor_report(&r, &e), 0));
-    cr_assert(ge(i64, json_integer_value(json_object_get(json_object_get(r, "topology"), "processors")), 1));
-    cr_assert(ge(i64, json_integer_value(json_object_get(json_object_get(r, "clock"), "read_ns")), 0));
+    cr_assert(ge(
+        i64, json_integer_value(json_object_get(json_object_get(r, "topology"), "processors")), 1));
+    cr_assert(
+        ge(i64, json_integer_value(json_object_get(json_object_get(r, "clock"), "read_ns")), 0));
     json_t *t = json_object_get(r, "timer");
     int64_t p50 = json_integer_value(json_object_get(t, "oversleep_p50_ns"));
     int64_t p99 = json_integer_value(json_object_get(t, "oversleep_p99_ns"));

@@ -1,5 +1,6 @@
-/* serve under ThreadSanitizer and under churn: many clients at once, some of which leave half-way, slowly
- * reading ones, and a stop in the middle. Fails when a stream that was read to its end is not whole. */
+/* serve under ThreadSanitizer and under churn: many clients at once, some of which leave half-way,
+ * slowly reading ones, and a stop in the middle. Fails when a stream that was read to its end is
+ * not whole. */
 #include "tests/backends/serve_fixture.h"
 
 enum { CLIENTS = 12, ROUNDS = 25, TOKENS = 20 };
@@ -16,7 +17,8 @@ static void *client(void *ctx) {
         bool chat = n >> 40 & 1, stream = n >> 41 & 3, leave = (n >> 44 & 7) == 0;
         char body[256];
         snprintf(body, sizeof body, "{%s,\"max_tokens\":%d,\"stream\":%s}",
-                 chat ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" : "\"prompt\":\"hi\"",
+                 chat ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+                      : "\"prompt\":\"hi\"",
                  TOKENS, stream ? "true" : "false");
         post(r->fd, chat ? "/v1/chat/completions" : "/v1/completions", body);
         if (leave) {
@@ -29,8 +31,10 @@ static void *client(void *ctx) {
         struct answer a = read_answer(r);
         if (stream)
             *s = read_stream(&a);
-        if (a.status != 200 || a.broken || (stream && (s->broken || s->tokens_events != TOKENS || s->done != 1))) {
-            fprintf(stderr, "broken: %d %s %s\n", a.status, a.broken ? a.broken : "", a.body ? a.body : "");
+        if (a.status != 200 || a.broken ||
+            (stream && (s->broken || s->tokens_events != TOKENS || s->done != 1))) {
+            fprintf(stderr, "broken: %d %s %s\n", a.status, a.broken ? a.broken : "",
+                    a.body ? a.body : "");
             atomic_fetch_add(&broken, 1);
         }
         atomic_fetch_add(&whole, 1);
@@ -45,7 +49,8 @@ static void *client(void *ctx) {
 /* Streams without end, to be cut by the stop. */
 static void *victim(void *ctx) {
     (void)ctx;
-    struct answer a = ask(&x, "/v1/completions", "{\"prompt\":\"x\",\"max_tokens\":1000000,\"stream\":true}");
+    struct answer a =
+        ask(&x, "/v1/completions", "{\"prompt\":\"x\",\"max_tokens\":1000000,\"stream\":true}");
     if (a.status != 200 || !a.body || !strstr(a.body, "shutting down"))
         atomic_fetch_add(&broken, 1);
     answer_free(&a);
@@ -68,7 +73,8 @@ int main(void) {
     fixture_stop(&x);
     for (int i = 0; i < 3; i++)
         pthread_join(v[i], NULL);
-    printf("serve_threads: %d answers whole, %d clients left early, %d broken, %" PRId64 " dropped\n", whole, cut,
-           broken, x.stats.dropped);
+    printf("serve_threads: %d answers whole, %d clients left early, %d broken, %" PRId64
+           " dropped\n",
+           whole, cut, broken, x.stats.dropped);
     return broken || x.rc || whole + cut != CLIENTS * ROUNDS;
 }
