@@ -32,7 +32,7 @@ struct rule_pack {
     struct arena arena;
     const char *name, *version, *description;
     json_t *json;
-    struct rule rule[RULES_MAX];
+    struct rule rule[RULES_PACK_MAX];
     int n;
 };
 
@@ -445,9 +445,9 @@ int rules_from_json(const json_t *json, const char *label, struct rule_pack **ou
     p->version = h.version;
     p->description = h.description;
     size_t n = json_array_size(h.rules);
-    if (!json_is_array(h.rules) || n == 0 || n > RULES_MAX) {
+    if (!json_is_array(h.rules) || n == 0 || n > RULES_PACK_MAX) {
         rc = err_set(e, ASSAY_EINPUT, "%s: at /rules: expected an array of 1 to %d rules", label,
-                     RULES_MAX);
+                     RULES_PACK_MAX);
         goto out;
     }
     for (size_t i = 0; i < n; i++, p->n++) {
@@ -530,8 +530,29 @@ const json_t *rules_json(const struct rule_pack *p) {
     return p->json;
 }
 
+/* What no pack can leave out: half a run is none, and a run in which nothing succeeded is not valid.
+ * Only a broken one of these adds a verdict, and only where the pack had found no fault. */
+static int judge_always(const struct metrics *m, const struct rules_facts *f, struct verdict *out) {
+    if (f->interrupted) {
+        *out = (struct verdict){.rule = "whole_run",
+                                .want = "not interrupted",
+                                .got = "interrupted",
+                                .reason_code = "interrupted"};
+        return 1;
+    }
+    if (m->issued && !m->completed) {
+        *out = (struct verdict){.rule = "some_completed",
+                                .want = "at least 1 request completed",
+                                .got = "0",
+                                .reason_code = "nothing-completed"};
+        return 1;
+    }
+    return 0;
+}
+
 int rules_evaluate(const struct rule_pack *p, const struct metrics *m, const struct rules_facts *f,
                    struct verdict *out) {
+    bool ok = true;
     for (int i = 0; i < p->n; i++) {
         const struct kind *k = &kinds[p->rule[i].kind];
         struct verdict *v = &out[i];
@@ -541,6 +562,7 @@ int rules_evaluate(const struct rule_pack *p, const struct metrics *m, const str
         v->ok = k->judge(&j);
         if (!v->ok)
             snprintf(v->reason_code, sizeof v->reason_code, "%s", k->code);
+        ok = ok && v->ok;
     }
-    return p->n;
+    return p->n + (ok ? judge_always(m, f, &out[p->n]) : 0);
 }

@@ -9,7 +9,10 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-enum { RULES_MAX = 64 };
+enum {
+    RULES_PACK_MAX = 64,            /* rules of a pack */
+    RULES_MAX = RULES_PACK_MAX + 1, /* verdicts of a run */
+};
 
 /* A run is valid when every verdict is ok. want and got are for people, in human units ("600 s",
  * "612.4 s"); a rule whose figure is missing is not ok and says why. */
@@ -42,7 +45,8 @@ struct rules_facts {
     uint64_t seed;
     int64_t max_concurrency; /* requests in flight that the load pattern allows; 0 = unbounded */
 };
-/* One verdict a rule, in the pack's order; returns how many (at most RULES_MAX). */
+/* One verdict a rule, in the pack's order; returns how many (at most RULES_MAX). When all hold, one more
+ * follows if the run was interrupted or nothing completed: such a run is never valid. */
 int rules_evaluate(const struct rule_pack *p, const struct metrics *m, const struct rules_facts *f,
                    struct verdict *out);
 

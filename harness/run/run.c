@@ -154,10 +154,10 @@ static bool judge(const struct prepared *p, const struct outcome *x, bool interr
                             .seed = p->workload->seed,
                             .max_concurrency = p->facts.max_concurrency};
     r->nverdicts = rules_evaluate(p->rules, &r->metrics, &f, r->verdict);
+    bool ok = true;
     for (int i = 0; i < r->nverdicts; i++)
-        if (!r->verdict[i].ok)
-            return false;
-    return true;
+        ok = ok && r->verdict[i].ok;
+    return ok;
 }
 
 static int close_run(struct store *s, const struct secret_key *key, const struct prepared *p,

@@ -108,7 +108,7 @@ int main(void) {
         snprintf(db, sizeof db, "%s/null%d.db", dir, i);
         char *argv[] = {exe, "run", "offline-batch", "--backend", "null", "--pattern",
                         (char *)(uintptr_t)patterns[i][1], "--requests", "1000000", "--isl", "1024",
-                        "--osl", "128", "--warmup", "0", "--db", db, "--json", NULL};
+                        "--osl", "128", "--db", db, "--json", NULL};
         struct child c = run(argv);
         if (c.status) {
             fprintf(stderr, "run failed with status %d\n", c.status);
@@ -125,7 +125,7 @@ int main(void) {
     printf("issue precision, real clock, Poisson at 1,000/s for 5 s on `null`\n");
     snprintf(db, sizeof db, "%s/real.db", dir);
     char *real[] = {exe, "run", "offline-batch", "--backend", "null", "-o", "clock=real", "--pattern",
-                    "poisson:1000", "--requests", "0", "--duration", "5s", "--warmup", "0", "--db", db,
+                    "poisson:1000", "--requests", "1000000", "--duration", "5s", "--db", db,
                     "--json", NULL};
     struct child c = run(real);
     printf("  lateness p50 %.1f us, p99 %.1f us, max %.1f us (limit p99 50 us on a quiet core)\n\n",
@@ -137,7 +137,7 @@ int main(void) {
     snprintf(db, sizeof db, "%s/sim.db", dir);
     char *sim[] = {exe, "run", "offline-batch", "--backend", "tpu-sim", "--set", "model=llama3.1-70b",
                    "-o", "chip=v6e", "-o", "chips=8", "--pattern", "concurrency:256", "--requests", "4000",
-                   "--isl", "1024", "--osl", "256", "--warmup", "0", "--db", db, "--json", NULL};
+                   "--isl", "1024", "--osl", "256", "--db", db, "--json", NULL};
     c = run(sim);
     if (c.status)
         return 1;

@@ -266,3 +266,22 @@ Test(measure_rules, malformed_packs_say_where) {
     cr_assert(strstr(e.text, "did you mean 'default'") != NULL, "%s", e.text);
     cr_assert(lt(int, rules_load("/nonexistent/pack.json", &p, &e), 0));
 }
+
+Test(measure_rules, no_pack_makes_half_a_run_or_an_empty_one_valid) {
+    struct rule_pack *p;
+    struct verdict v[RULES_MAX];
+    struct err e = {0};
+    json_t *j = json_pack("{s:s, s:s, s:[{s:s, s:i}]}", "name", "lax", "version", "1", "rules",
+                          "kind", "min_requests", "min", 1);
+    cr_assert(eq(int, rules_from_json(j, "lax", &p, &e), 0), "%s", e.text);
+    struct metrics some = {.issued = 5, .completed = 5}, none = {.issued = 5, .failed = 5};
+    struct rules_facts whole = {0}, half = {.interrupted = true};
+    cr_assert(eq(int, rules_evaluate(p, &some, &whole, v), 1));
+    cr_assert(v[0].ok, "%s", v[0].got);
+    cr_assert(eq(int, rules_evaluate(p, &some, &half, v), 2));
+    cr_assert(not(v[1].ok));
+    int n = rules_evaluate(p, &none, &whole, v);
+    cr_assert(not(v[n - 1].ok));
+    rules_free(p);
+    json_decref(j);
+}
