@@ -68,11 +68,19 @@ double det_log(double x) {
         m *= 0.5;
         e++;
     }
-    double f = (m - 1) / (m + 1), z = f * f, s = 0;
-    static const double odd[] = {1.0 / 23, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
-                                 1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3};
-    for (int i = 0; i < 11; i++)
-        s = (s + odd[i]) * z;
+    double f = (m - 1) / (m + 1), z = f * f, w = z * z;
+    /* two independent halves of the series, so that their multiplications overlap */
+    double even = 1.0 / 23, odd = 1.0 / 21;
+    even = even * w + 1.0 / 19;
+    odd = odd * w + 1.0 / 17;
+    even = even * w + 1.0 / 15;
+    odd = odd * w + 1.0 / 13;
+    even = even * w + 1.0 / 11;
+    odd = odd * w + 1.0 / 9;
+    even = even * w + 1.0 / 7;
+    odd = odd * w + 1.0 / 5;
+    even = even * w + 1.0 / 3;
+    double s = (even + odd * z) * z;
     /* ln 2 in two parts, so that e * high is exact */
     double hi = e * 0x1.62e42fefa38p-1, lo = e * 0x1.ef35793c7673p-45;
     return hi + (2 * f + (2 * f * s + lo));

@@ -1,13 +1,11 @@
 /* Arrival times and the split of concurrency. */
 #include "harness/run/pattern.h"
 
-#include "harness/core/rng.h"
-
 /* The stream of rng_at that arrival gaps are drawn from; plans use others. */
 enum { ARRIVAL_STREAM = 0x61727276 };
 
 void arrivals_init(struct arrivals *a, const struct pattern *p, uint64_t seed) {
-    *a = (struct arrivals){.pattern = *p, .seed = seed};
+    *a = (struct arrivals){.pattern = *p, .rng = rng_at(seed, ARRIVAL_STREAM, 0)};
 }
 
 int64_t arrivals_next(struct arrivals *a) {
@@ -17,17 +15,13 @@ int64_t arrivals_next(struct arrivals *a) {
     case PATTERN_CONSTANT:
         /* from the index, so that no rounding error builds up */
         return (int64_t)((double)i * 1e9 / rate + 0.5);
-    case PATTERN_POISSON: {
-        struct rng r = rng_at(a->seed, ARRIVAL_STREAM, i);
-        a->at_ns += rng_exponential(&r) * 1e9 / rate;
+    case PATTERN_POISSON:
+        a->at_ns += rng_exponential(&a->rng) * 1e9 / rate;
         return (int64_t)(a->at_ns + 0.5);
-    }
-    case PATTERN_GAMMA: {
+    case PATTERN_GAMMA:
         /* gaps of mean 1/rate and squared coefficient of variation 1/shape */
-        struct rng r = rng_at(a->seed, ARRIVAL_STREAM, i);
-        a->at_ns += rng_gamma(&r, a->pattern.shape) / a->pattern.shape * 1e9 / rate;
+        a->at_ns += rng_gamma(&a->rng, a->pattern.shape) / a->pattern.shape * 1e9 / rate;
         return (int64_t)(a->at_ns + 0.5);
-    }
     case PATTERN_OFFLINE:
     case PATTERN_SINGLE:
     case PATTERN_CONCURRENCY:

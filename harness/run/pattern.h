@@ -3,13 +3,14 @@
 #ifndef HARNESS_RUN_PATTERN_H
 #define HARNESS_RUN_PATTERN_H
 
+#include "harness/core/rng.h"
 #include "workloads/workload.h"
 
 #include <stdint.h>
 
 struct arrivals {
     struct pattern pattern;
-    uint64_t seed;
+    struct rng rng;  /* gaps are drawn in order: every shard walks all arrivals */
     uint64_t next;   /* index of the arrival that arrivals_next returns */
     double at_ns;    /* running sum */
 };
