@@ -131,7 +131,7 @@ static void record_shard(const struct load *l, struct event_sink *sink, uint32_t
             k->token = 0;
         }
     }
-    event_put(sink, sink->last_ns, EVENT_MARK, MARK_WINDOW_END, 0, 0);
+    event_put(sink, sink->last_ns, EVENT_MARK, MARK_WINDOW_END, sink->last_ns, 0);
     event_put(sink, sink->last_ns, EVENT_MARK, MARK_RUN_END, 0, 0);
 }
 
