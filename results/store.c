@@ -91,12 +91,17 @@ struct identity {
     int64_t application_id, version, objects;
 };
 
+/* All three in one read transaction: another process may be creating the schema. */
 static int identify(struct conn *c, struct identity *id, struct err *e) {
-    int rc = sql_get_int(c, e, &id->application_id, NULL, "PRAGMA application_id", "");
+    int rc = sql_exec(c, "BEGIN", e);
+    if (!rc)
+        rc = sql_get_int(c, e, &id->application_id, NULL, "PRAGMA application_id", "");
     if (!rc)
         rc = sql_get_int(c, e, &id->version, NULL, "PRAGMA user_version", "");
     if (!rc)
         rc = sql_get_int(c, e, &id->objects, NULL, "SELECT count(*) FROM sqlite_schema", "");
+    if (!sqlite3_get_autocommit(c->db) && sqlite3_exec(c->db, "COMMIT", NULL, NULL, NULL))
+        sql_rollback(c);
     return rc;
 }
 

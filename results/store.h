@@ -125,7 +125,12 @@ struct price {
 };
 int store_price_add(struct store *s, const struct price *p, struct err *e) MUST_USE;
 
-/* Signs the register as it stands (C2SP tlog-checkpoint), keeps the note and appends it to *note. */
+/* A consistent copy of a store that may be in use; refuses to overwrite. Durable when it returns.
+ */
+int store_backup(struct store *s, const char *to, struct err *e) MUST_USE;
+
+/* Signs the register as it stands (C2SP tlog-checkpoint), keeps the note and appends it to *note.
+ */
 int store_checkpoint(struct store *s, const char *origin, const struct secret_key *k,
                      struct buf *note, struct err *e) MUST_USE;
 

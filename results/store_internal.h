@@ -73,7 +73,10 @@ int sql_get_int(struct conn *c, struct err *e, int64_t *out, bool *found, const 
 int sql_id(struct conn *c, struct err *e, int64_t *id, const char *find, const char *add,
            const char *types, ...) MUST_USE;
 
-/* BEGIN IMMEDIATE with retries and jitter: SQLite's busy handler alone is unfair among writers. */
+/* Runs a statement that needs a lock, with retries and jitter: SQLite's busy handler alone is
+ * unfair among writers, and is not asked at all when the journal mode changes. */
+int sql_exec_patient(struct conn *c, const char *sql, struct err *e) MUST_USE;
+/* BEGIN IMMEDIATE, so. */
 int sql_begin(struct conn *c, struct err *e) MUST_USE;
 int sql_commit(struct conn *c, struct err *e) MUST_USE;
 void sql_rollback(struct conn *c); /* harmless when SQLite has rolled back by itself */

@@ -135,6 +135,29 @@ static int guard_all(struct conn *c, struct err *e) {
     return rc;
 }
 
+/* A consistent copy; to must not exist. */
+static int copy_to(struct conn *c, const char *to, struct err *e) {
+    int rc = 0, fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                          0666); /* VACUUM INTO takes an empty file */
+    if (fd < 0)
+        return err_errno(e, ASSAY_EENV, errno, "cannot create '%s'", to);
+    rc = sql_run(c, e, "VACUUM INTO ?", "t", to);
+    if (!rc && fsync(fd))
+        rc = err_errno(e, ASSAY_EENV, errno, "cannot make '%s' durable", to);
+    close(fd);
+    if (rc)
+        unlink(to);
+    return rc ? err_wrap(e, "copying '%s' to '%s'", c->path, to) : 0;
+}
+
+int store_backup(struct store *s, const char *to, struct err *e) {
+    conn_unrestrict(&s->c); /* VACUUM attaches the copy */
+    int rc = copy_to(&s->c, to, e);
+    if (s->mode == STORE_WRITE)
+        conn_restrict(&s->c);
+    return rc;
+}
+
 static int back_up(struct conn *c, int version, struct err *e) {
     char to[4096];
     for (int i = 0; i < 100; i++) {
@@ -144,26 +167,15 @@ static int back_up(struct conn *c, int version, struct err *e) {
         int n = snprintf(to, sizeof to, "%s.v%d.bak%s", c->path, version, nth);
         if (n < 0 || (size_t)n >= sizeof to)
             return err_set(e, ASSAY_EUSAGE, "the path '%s' is too long", c->path);
-        if (access(to, F_OK) == 0)
-            continue;
-        int rc = sql_run(c, e, "VACUUM INTO ?", "t", to);
-        if (rc) {
-            unlink(to);
-            return err_wrap(e, "copying the results database to '%s' before its upgrade", to);
-        }
-        int fd = open(to, O_RDONLY | O_CLOEXEC);
-        if (fd < 0 || fsync(fd))
-            rc = err_errno(e, ASSAY_EENV, errno, "cannot make '%s' durable", to);
-        if (fd >= 0)
-            close(fd);
-        return rc;
+        if (access(to, F_OK))
+            return copy_to(c, to, e);
     }
     return err_set(e, ASSAY_EENV, "too many copies of '%s' from earlier upgrades: remove some",
                    c->path);
 }
 
 static int migrate_one(struct conn *c, const struct migration *m, struct err *e) {
-    int rc = sql_exec(c, "BEGIN EXCLUSIVE", e);
+    int rc = sql_exec_patient(c, "BEGIN EXCLUSIVE", e);
     if (rc)
         return rc;
     int64_t now = 0;

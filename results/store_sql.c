@@ -123,7 +123,7 @@ int conn_settings(struct conn *c, bool write, struct err *e) {
         snprintf(ask, sizeof ask, "PRAGMA %s", settings[i].name);
         sqlite3_stmt *st = NULL;
         bool row = false;
-        int rc = sql_exec(c, settings[i].set, e);
+        int rc = sql_exec_patient(c, settings[i].set, e);
         if (!rc)
             rc = sql_prepare(c, ask, &st, e);
         if (!rc)
@@ -305,19 +305,23 @@ int sql_id(struct conn *c, struct err *e, int64_t *id, const char *find, const c
     return 0;
 }
 
-int sql_begin(struct conn *c, struct err *e) {
+int sql_exec_patient(struct conn *c, const char *sql, struct err *e) {
     int64_t give_up = clock_now_ns() + c->busy_ms * NS_PER_MS;
     for (;;) {
-        int q = sqlite3_exec(c->db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+        int q = sqlite3_exec(c->db, sql, NULL, NULL, NULL);
         if (q == SQLITE_OK)
             return 0;
         if ((q & 0xff) != SQLITE_BUSY || clock_now_ns() >= give_up)
-            return sql_error(c, q, e, "beginning a transaction");
+            return sql_error(c, q, e, "beginning to write");
         uint32_t r = 0;
         if (getrandom(&r, sizeof r, GRND_NONBLOCK) != (ssize_t)sizeof r)
             r = (uint32_t)clock_now_ns();
         nanosleep(&(struct timespec){.tv_nsec = (long)(NS_PER_MS + r % (40 * NS_PER_MS))}, NULL);
     }
+}
+
+int sql_begin(struct conn *c, struct err *e) {
+    return sql_exec_patient(c, "BEGIN IMMEDIATE", e);
 }
 
 int sql_commit(struct conn *c, struct err *e) {

@@ -708,6 +708,24 @@ Test(results_store, a_killed_run_is_closed_and_its_log_stays) {
     store_close(s);
 }
 
+/* ---- copies ---- */
+
+Test(results_store, a_backup_is_a_store) {
+    struct store *s = full_store(), *copy;
+    struct err e = {0};
+    char to[400];
+    snprintf(to, sizeof to, "%s/copy.db", dir.dir);
+    must(store_backup(s, to, &e), &e);
+    cr_assert(eq(int, store_backup(s, to, &e), ASSAY_EENV)); /* never overwrites */
+    cr_assert(raw_fails(store_sqlite(s), "ATTACH ':memory:' AS m"));
+    store_close(s);
+    must(store_open(to, STORE_READ, &copy, NULL, &e), &e);
+    cr_assert(eq(i64, one(copy, "SELECT count(*) FROM v_run"), 2));
+    snprintf(to, sizeof to, "%s/again.db", dir.dir);
+    must(store_backup(copy, to, &e), &e); /* a reader can make one, too */
+    store_close(copy);
+}
+
 /* ---- migration ---- */
 
 static const struct migration two[] = {

@@ -221,6 +221,7 @@ static void fill(const char *db, void (*relieve)(const char *db)) {
     sqlite3 *c = raw_open(db);
     cr_assert(eq(i64, raw_int(c, "SELECT integrity_check='ok' FROM pragma_integrity_check"), 1));
     sqlite3_close(c);
+    definitions_release(&d);
 }
 
 static void relieve_limit(const char *db) {
@@ -273,8 +274,10 @@ static void write_runs(const char *db) {
     struct err e = {0};
     struct store *s;
     struct definitions d = definitions_make("w", "v6e", 8, "simulated");
-    if (store_open(db, STORE_WRITE, &s, NULL, &e))
+    if (store_open(db, STORE_WRITE, &s, NULL, &e)) {
+        fprintf(stderr, "%s\n", e.text);
         _exit(2);
+    }
     for (int i = 0; i < WRITER_RUNS; i++) {
         struct run_begin b = begin_of(&d);
         struct run_handle h;
@@ -304,6 +307,30 @@ Test(results_store_crash, writers_in_several_processes_all_succeed) {
     register_is_sound(s);
     store_close(s);
     scratch_remove(&dir);
+}
+
+/* The first moments of a store are the most crowded ones. */
+Test(results_store_crash, many_may_create_the_same_store) {
+    for (int round = 0; round < 25; round++) {
+        struct scratch dir = scratch_make();
+        for (int i = 0; i < 4; i++)
+            if (fork() == 0) {
+                struct err e = {0};
+                struct store *s;
+                int rc = store_open(dir.db, STORE_WRITE, &s, NULL, &e);
+                if (rc)
+                    fprintf(stderr, "%s\n", e.text);
+                else
+                    store_close(s);
+                _exit(rc != 0);
+            }
+        for (int i = 0; i < 4; i++) {
+            int status;
+            wait(&status);
+            cr_assert(status == 0, "round %d: opening ended with %x", round, status);
+        }
+        scratch_remove(&dir);
+    }
 }
 
 Test(results_store_crash, a_reader_sees_the_state_before_a_write) {

@@ -42,7 +42,7 @@ static void teardown(void) {
     scratch_remove(&dir);
     secret_key_free(key);
 }
-TestSuite(results_verify_tamper, .init = setup, .fini = teardown, .timeout = 120);
+TestSuite(results_verify_tamper, .init = setup, .fini = teardown, .timeout = 300);
 
 /* The file's bytes, to undo an attack. */
 struct image {
@@ -54,6 +54,9 @@ static struct image image_take(void) {
     struct err e = {0};
     must(buf_read_file(&b, dir.db, 64 << 20, &e), &e);
     return (struct image){(unsigned char *)b.p, b.n};
+}
+static void image_free(struct image *i) {
+    free(i->p);
 }
 static void image_put(const struct image *i) {
     FILE *f = fopen(dir.db, "wb");
@@ -163,6 +166,7 @@ Test(results_verify_tamper, t1_each_edited_column_is_named) {
         expect(run[0].uuid, VERIFY_MISMATCH, "rows", row_edits[i].part, row_edits[i].sql);
         image_put(&sound);
     }
+    image_free(&sound);
 }
 
 /* ---- T2, T3: the envelope ---- */
@@ -347,6 +351,7 @@ Test(results_verify_tamper, t10_each_edit_of_the_register) {
         cr_assert(whole != VERIFY_OK);
         image_put(&sound);
     }
+    image_free(&sound);
 }
 
 /* ---- forgeries that keep everything consistent that the forger can ---- */
@@ -568,6 +573,7 @@ Test(results_verify_tamper, forgeries_with_the_runners_key) {
         expect(run[2].uuid, f[i].outcome, f[i].check, f[i].part, f[i].part);
         image_put(&sound);
     }
+    image_free(&sound);
 }
 
 static void nothing(json_t *p) {
@@ -704,7 +710,7 @@ Test(results_verify_tamper, random_bit_flips_never_change_a_verified_figure) {
     sqlite3_close(c);
     srand(3);
     int found = 0;
-    for (int round = 0; round < 150; round++) {
+    for (int round = 0; round < 100; round++) {
         size_t at = (size_t)(((uint64_t)rand() << 16 ^ (uint64_t)rand()) % sound.n);
         memcpy(flipped.p, sound.p, sound.n);
         flipped.p[at] ^= (unsigned char)(1 << (rand() % 8));
@@ -721,7 +727,7 @@ Test(results_verify_tamper, random_bit_flips_never_change_a_verified_figure) {
         found += outcome != VERIFY_OK;
         json_decref(r);
     }
-    cr_assert(gt(int, found, 75));
-    free(sound.p);
-    free(flipped.p);
+    cr_assert(gt(int, found, 50));
+    image_free(&sound);
+    image_free(&flipped);
 }
