@@ -9,6 +9,14 @@
 #define LIMIT_MS(column, param) "(:" param "='' OR " column "<=:" param ")"
 #define SLO LIMIT_MS("ttft_p99_ms", "ttft_ms") " AND " LIMIT_MS("tpot_p99_ms", "tpot_ms")
 
+/* The run with the best `value` (AS best) of each group, by id alone; its row is looked up afterwards, so
+ * that the costly columns are computed for the winners only. */
+#define BEST(agg, value, where, group)                                                             \
+    "WITH p AS MATERIALIZED (SELECT run_id, workload, class, system, chip, chips, load_kind, " value  \
+    " AS v FROM v_point WHERE " where "), b AS (SELECT run_id, " agg "(v) AS best FROM p WHERE v>0"   \
+    " GROUP BY " group ") "
+#define OF_BEST " FROM b CROSS JOIN v_point r USING(run_id) "
+
 #define P_WORKLOAD {"workload", "", "name of the workload, * allowed"}
 #define P_CLASS {"class", "", "measured, simulated, emulated, projected or none"}
 #define P_CHIP {"chip", "", "chip of the system, * allowed"}
@@ -19,17 +27,17 @@
 const struct named_query named_queries[] = {
     {"best-throughput", "highest output token rate, per workload and system",
      {P_WORKLOAD, P_CLASS, P_CHIP},
-     "SELECT class, workload, system, chip, chips, max(output_tokens_per_s) AS output_tokens_per_s, " LOAD ","
-     " ttft_p99_ms, tpot_p99_ms, " PROOF " FROM v_point"
-     " WHERE output_tokens_per_s>0 AND " ANY("workload") " AND " ANY("class") " AND " ANY("chip")
-     " GROUP BY workload, class, system ORDER BY workload, output_tokens_per_s DESC"},
+     BEST("max", "output_tokens_per_s", ANY("workload") " AND " ANY("class") " AND " ANY("chip"),
+          "workload, class, system")
+     "SELECT class, workload, system, chip, chips, output_tokens_per_s, " LOAD ", ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST
+     "ORDER BY workload, output_tokens_per_s DESC"},
 
     {"best-throughput-per-chip", "highest output token rate of one chip, per workload and system",
      {P_WORKLOAD, P_CLASS, P_CHIP},
-     "SELECT class, workload, system, chip, chips, max(output_tokens_per_s/chips) AS output_tokens_per_s_per_chip,"
-     " output_tokens_per_s, " LOAD ", ttft_p99_ms, tpot_p99_ms, " PROOF " FROM v_point"
-     " WHERE output_tokens_per_s>0 AND chips>0 AND " ANY("workload") " AND " ANY("class") " AND " ANY("chip")
-     " GROUP BY workload, class, system ORDER BY workload, output_tokens_per_s_per_chip DESC"},
+     BEST("max", "output_tokens_per_s/chips", "chips>0 AND " ANY("workload") " AND " ANY("class")
+          " AND " ANY("chip"), "workload, class, system")
+     "SELECT class, workload, system, chip, chips, best AS output_tokens_per_s_per_chip, output_tokens_per_s, " LOAD ","
+     " ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST "ORDER BY workload, best DESC"},
 
     {"campaign-runs", "all runs of a campaign, in the order they were started",
      {{"campaign", "", "its name, * allowed; the newest campaign when not given"}},
@@ -46,18 +54,20 @@ const struct named_query named_queries[] = {
 
     {"cheapest", "cost of a million output tokens within latency limits, cheapest first",
      {P_WORKLOAD, P_TTFT, P_TPOT, {"basis", "", "list, contract or tco-model"}, P_CLASS},
-     "SELECT class, workload, system, chips, min(usd_per_mtok) AS usd_per_mtok, basis, usd_per_chip_hour, price_from,"
-     " output_tokens_per_s, " LOAD ", ttft_p99_ms, tpot_p99_ms, " PROOF " FROM v_usd_per_mtok"
+     "WITH b AS (SELECT run_id, basis, usd_per_chip_hour, price_from, min(usd_per_mtok) AS best FROM v_usd_per_mtok"
      " WHERE usd_per_mtok IS NOT NULL AND " SLO " AND " ANY("workload") " AND " ANY("basis") " AND " ANY("class")
-     " GROUP BY workload, class, system, basis ORDER BY workload, usd_per_mtok"},
+     " GROUP BY workload, class, system, basis)"
+     " SELECT class, workload, system, chips, best AS usd_per_mtok, basis, usd_per_chip_hour, price_from,"
+     " output_tokens_per_s, " LOAD ", ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST "ORDER BY workload, usd_per_mtok"},
 
     {"chips-for-rate", "chips needed for a request rate within latency limits, with headroom",
      {{"rate", NULL, "requests per second"}, P_TTFT, P_TPOT, {"headroom", "0.3", "share kept free"}, P_WORKLOAD, P_CLASS},
-     "SELECT class, workload, system, chips AS chips_per_system, max(requests_per_s) AS requests_per_s_per_system,"
-     " CAST(ceil(:rate*(1+:headroom)/max(requests_per_s)) AS INTEGER) AS systems,"
-     " CAST(ceil(:rate*(1+:headroom)/max(requests_per_s)) AS INTEGER)*chips AS chips, " LOAD ", ttft_p99_ms,"
-     " tpot_p99_ms, " PROOF " FROM v_point WHERE requests_per_s>0 AND chips>0 AND " SLO " AND " ANY("workload") " AND " ANY("class")
-     " GROUP BY workload, class, system ORDER BY workload, chips"},
+     BEST("max", "requests_per_s", "chips>0 AND " SLO " AND " ANY("workload") " AND " ANY("class"),
+          "workload, class, system")
+     "SELECT class, workload, system, chips AS chips_per_system, requests_per_s AS requests_per_s_per_system,"
+     " CAST(ceil(:rate*(1+:headroom)/best) AS INTEGER) AS systems,"
+     " CAST(ceil(:rate*(1+:headroom)/best) AS INTEGER)*chips AS chips, " LOAD ", ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST
+     "ORDER BY workload, 7"},
 
     {"dropped-runs", "runs that were started and gave no valid result, newest first",
      {{"campaign", "", "its name, * allowed"}, P_WORKLOAD},
@@ -79,19 +89,20 @@ const struct named_query named_queries[] = {
 
     {"knee", "load at which p99 TTFT first exceeds a multiple of that at the lowest load",
      {P_WORKLOAD, P_CLASS, {"factor", "2", "multiple of the lowest load's p99 TTFT"}},
-     "WITH p AS (SELECT *, first_value(ttft_p99_ms) OVER w AS lowest_ms, first_value(load_value) OVER w AS lowest_load"
+     "WITH p AS (SELECT run_id, workload, workload_version, class, system, load_kind, load_value, ttft_p99_ms,"
+     " first_value(ttft_p99_ms) OVER w AS lowest_ms, first_value(load_value) OVER w AS lowest_load"
      " FROM v_point WHERE ttft_p99_ms>0 AND " ANY("workload") " AND " ANY("class")
-     " WINDOW w AS (PARTITION BY workload, workload_version, class, system, load_kind ORDER BY load_value, run_id))"
-     " SELECT class, workload, system, load_kind, lowest_load, lowest_ms AS lowest_ttft_p99_ms, min(load_value) AS knee_load,"
-     " ttft_p99_ms, output_tokens_per_s, " PROOF " FROM p WHERE ttft_p99_ms>:factor*lowest_ms"
-     " GROUP BY workload, workload_version, class, system, load_kind ORDER BY workload, system"},
+     " WINDOW w AS (PARTITION BY workload, workload_version, class, system, load_kind ORDER BY load_value, run_id)),"
+     " b AS (SELECT run_id, lowest_load, lowest_ms, min(load_value) AS best FROM p WHERE ttft_p99_ms>:factor*lowest_ms"
+     " GROUP BY workload, workload_version, class, system, load_kind)"
+     " SELECT class, workload, system, load_kind, lowest_load, lowest_ms AS lowest_ttft_p99_ms, best AS knee_load,"
+     " ttft_p99_ms, output_tokens_per_s, " PROOF OF_BEST "ORDER BY workload, system"},
 
     {"latest", "newest valid run of each workload and system",
      {P_WORKLOAD, P_CLASS, P_CHIP},
-     "SELECT class, workload, system, chips, max(started_ns) AS started_ns, started, " LOAD ", output_tokens_per_s,"
-     " requests_per_s, ttft_p99_ms, tpot_p99_ms, harness_version, " PROOF " FROM v_point"
-     " WHERE " ANY("workload") " AND " ANY("class") " AND " ANY("chip")
-     " GROUP BY workload, class, system ORDER BY started_ns DESC"},
+     BEST("max", "started_ns", ANY("workload") " AND " ANY("class") " AND " ANY("chip"), "workload, class, system")
+     "SELECT class, workload, system, chips, started, " LOAD ", output_tokens_per_s, requests_per_s, ttft_p99_ms, tpot_p99_ms,"
+     " harness_version, " PROOF OF_BEST "ORDER BY best DESC"},
 
     {"lengths-effect", "token rate by the lengths that requests really had",
      {P_CHIP, P_CLASS, {"model", "", "name of the model, * allowed"}},
@@ -102,20 +113,21 @@ const struct named_query named_queries[] = {
 
     {"max-load-under-slo", "highest load that keeps within latency limits, per workload and system",
      {P_TTFT, P_TPOT, P_WORKLOAD, P_CLASS},
-     "SELECT class, workload, system, chips, load_kind, max(load_value) AS load_value, requests_per_s,"
-     " output_tokens_per_s, ttft_p99_ms, tpot_p99_ms, " PROOF " FROM v_point"
-     " WHERE load_value>0 AND " SLO " AND " ANY("workload") " AND " ANY("class")
-     " GROUP BY workload, class, system, load_kind ORDER BY workload, system, load_kind"},
+     BEST("max", "load_value", SLO " AND " ANY("workload") " AND " ANY("class"),
+          "workload, class, system, load_kind")
+     "SELECT class, workload, system, chips, load_kind, load_value, requests_per_s, output_tokens_per_s, ttft_p99_ms,"
+     " tpot_p99_ms, " PROOF OF_BEST "ORDER BY workload, system, load_kind"},
 
     {"pareto", "throughput against interactivity: the runs that no other run beats in both",
      {P_WORKLOAD, P_CLASS, P_CHIP},
-     "WITH p AS (SELECT *, output_tokens_per_s/chips AS per_chip FROM v_point WHERE chips>0 AND output_tokens_per_s>0"
-     " AND tokens_per_s_per_user>0 AND " ANY("workload") " AND " ANY("class") " AND " ANY("chip") "),"
-     " f AS (SELECT *, max(per_chip) OVER (PARTITION BY workload, class, system ORDER BY tokens_per_s_per_user DESC,"
-     " per_chip DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS better FROM p)"
-     " SELECT class, workload, system, chips, tokens_per_s_per_user, per_chip AS output_tokens_per_s_per_chip, " LOAD ","
-     " ttft_p99_ms, tpot_p99_ms, " PROOF " FROM f WHERE better IS NULL OR per_chip>better"
-     " ORDER BY workload, class, system, tokens_per_s_per_user"},
+     "WITH p AS (SELECT run_id, workload, class, system, output_tokens_per_s/chips AS per_chip, tokens_per_s_per_user AS user"
+     " FROM v_point WHERE chips>0 AND output_tokens_per_s>0 AND tokens_per_s_per_user>0 AND " ANY("workload") " AND "
+     ANY("class") " AND " ANY("chip") "),"
+     " f AS (SELECT *, max(per_chip) OVER (PARTITION BY workload, class, system ORDER BY user DESC, per_chip DESC"
+     " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS better FROM p),"
+     " b AS (SELECT run_id, per_chip AS best FROM f WHERE better IS NULL OR per_chip>better)"
+     " SELECT class, workload, system, chips, tokens_per_s_per_user, best AS output_tokens_per_s_per_chip, " LOAD ","
+     " ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST "ORDER BY workload, class, system, tokens_per_s_per_user"},
 
     {"prices", "the prices on file, newest first",
      {P_CHIP},
@@ -133,16 +145,16 @@ const struct named_query named_queries[] = {
 
     {"scaling", "token rate per chip against the smallest system of the same chip",
      {P_WORKLOAD, P_CLASS, P_CHIP},
-     "WITH p AS (SELECT *, max(output_tokens_per_s) AS best FROM v_point WHERE chips>0 AND output_tokens_per_s>0 AND "
-     ANY("workload") " AND " ANY("class") " AND " ANY("chip") " GROUP BY workload, class, chip, chips)"
-     " SELECT class, workload, chip, chips, best AS output_tokens_per_s, best/chips AS output_tokens_per_s_per_chip,"
+     BEST("max", "output_tokens_per_s", "chips>0 AND " ANY("workload") " AND " ANY("class")
+          " AND " ANY("chip"), "workload, class, chip, chips")
+     "SELECT class, workload, chip, chips, output_tokens_per_s, best/chips AS output_tokens_per_s_per_chip,"
      " best/chips/first_value(best/chips) OVER (PARTITION BY workload, class, chip ORDER BY chips) AS efficiency, "
-     LOAD ", " PROOF " FROM p ORDER BY workload, class, chip, chips"},
+     LOAD ", " PROOF OF_BEST "ORDER BY workload, class, chip, chips"},
 
     {"signatures", "who signed each record",
      {{"campaign", "", "its name, * allowed"}, {"below", "1000000", "only records with fewer signatures"}},
      "SELECT class, workload, system, verdict, signatures, signer_owners, (SELECT group_concat(owner||' '||substr(keyid,8,12),', ')"
-     " FROM signature JOIN key USING(keyid) WHERE lower(hex(payload_sha256))=record_sha256) AS signers,"
+     " FROM run_end x JOIN signature USING(payload_sha256) JOIN key USING(keyid) WHERE x.run_id=v_run.run_id) AS signers,"
      " record_sha256, campaign, started, run FROM v_run WHERE record_sha256<>'' AND " ANY("campaign") " AND signatures<:below"
      " ORDER BY run_id DESC"},
 

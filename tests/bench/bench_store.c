@@ -165,6 +165,7 @@ int main(int argc, char **argv) {
     char dir[] = "/tmp/assay-bench-XXXXXX", db[64], lease[64];
     struct store *s;
     long runs = argc > 1 ? strtol(argv[1], NULL, 10) : 10000;
+    setvbuf(stdout, NULL, _IOLBF, 0);
     if (!mkdtemp(dir))
         return 1;
     snprintf(db, sizeof db, "%s/a.db", dir);
@@ -186,6 +187,8 @@ int main(int argc, char **argv) {
     stop(t, "open a store of many runs");
     printf("questions over %ld runs:\n", runs);
     bench_queries(s);
+    if (getenv("KEEP"))
+        return 0;
     store_close(s);
     unlink(db);
     unlink(lease);
