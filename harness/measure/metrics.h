@@ -71,7 +71,8 @@ struct metrics {
 };
 
 /* Reads the whole log once. Memory: at most 64 bytes a request (60 without sessions and with one
- * thread) and 8 bytes a token event; while order statistics are taken, up to 64 bytes a request more.
+ * thread) and 8 bytes a token event; besides, while order statistics are taken, 8 bytes for each value
+ * near a wanted rank (a tenth of all as a rule, all of them when they are nearly equal).
  * Request ids must be dense from 0: below 2^20, or below 256 times the requests seen so far.
  * Semantic nonsense (DONE without ISSUE, a request twice, tokens after DONE) is ASSAY_EINPUT. */
 int metrics_compute(const struct eventlog_source *src, const struct metrics_facts *facts,
