@@ -220,8 +220,8 @@ Test(backends_serve_request, finds_conversations) {
     cr_assert(ne(u64, b.session, a.session));
     cr_assert(eq(i64, b.shared, 0));
     /* token ids: every one counts */
-    for (int i = 1; i < 130; i++)
-        strcat(ids, ",9");
+    for (size_t i = 1; i < 130; i++)
+        memcpy(ids + strlen(ids), ",9", sizeof ",9");
     PARSE(&a, SERVE_COMPLETIONS, "{\"prompt\":[%s]}", ids);
     PARSE(&b, SERVE_COMPLETIONS, "{\"prompt\":[[%s,5,6,7]]}", ids);
     cr_assert(eq(u64, b.session, a.session));
