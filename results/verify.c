@@ -32,7 +32,7 @@ const char *verify_outcome_name(enum verify_outcome o) {
 /* ---- report ---- */
 
 /* Which of two failures names the whole: a false record outweighs an unknown signer. */
-static int severity(enum verify_outcome o) {
+int report_severity(enum verify_outcome o) {
     static const int of[] = {
         [VERIFY_OK] = 0,      [VERIFY_INCOMPLETE] = 1, [VERIFY_UNTRUSTED] = 2, [VERIFY_EXPIRED] = 3,
         [VERIFY_REVOKED] = 4, [VERIFY_REGISTER] = 5,   [VERIFY_MISMATCH] = 6,  [VERIFY_INVALID] = 7,
@@ -40,7 +40,7 @@ static int severity(enum verify_outcome o) {
     return of[o];
 }
 
-static int report_init(struct report *r, struct err *e) {
+int report_init(struct report *r, struct err *e) {
     *r = (struct report){.root = json_object(), .checks = json_array()};
     if (r->root && r->checks && json_object_set(r->root, "checks", r->checks) == 0)
         return 0;
@@ -57,7 +57,7 @@ static void report_add(struct report *r, const char *check, bool ok, enum verify
                       "(the detail cannot be shown: it is not UTF-8)");
     if (json_array_append_new(r->checks, c))
         r->failed_memory = true;
-    if (!ok && severity(bad) > severity(r->worst))
+    if (!ok && report_severity(bad) > report_severity(r->worst))
         r->worst = bad;
 }
 
@@ -91,8 +91,7 @@ void report_error(struct report *r, const char *check, enum verify_outcome bad,
 }
 
 /* Takes the report apart: *out gets the JSON. */
-static int report_finish(struct report *r, enum verify_outcome *outcome, json_t **out,
-                         struct err *e) {
+int report_finish(struct report *r, enum verify_outcome *outcome, json_t **out, struct err *e) {
     bool bad = r->failed_memory ||
                json_object_set_new(r->root, "outcome", json_string(verify_outcome_name(r->worst)));
     json_decref(r->checks);
@@ -105,7 +104,7 @@ static int report_finish(struct report *r, enum verify_outcome *outcome, json_t 
     return err_set(e, ASSAY_ENOMEM, "out of memory");
 }
 
-static void report_drop(struct report *r) {
+void report_drop(struct report *r) {
     json_decref(r->checks);
     json_decref(r->root);
 }
@@ -394,7 +393,7 @@ static int check_without_record(struct store *s, const struct register_state *g,
     return rc;
 }
 
-static int check_run(struct store *s, const struct register_state *g, int64_t run_id,
+int check_stored_run(struct store *s, const struct register_state *g, int64_t run_id,
                      const char *uuid, const struct public_key *trusted, int ntrusted,
                      bool with_campaign, struct report *r, struct err *e) {
     struct signed_record rec = {0};
@@ -430,215 +429,10 @@ int verify_run(struct store *s, const char *ref, const struct public_key *truste
         return rc;
     rc = register_load(s, &g, &r, e);
     if (!rc)
-        rc = check_run(s, g, run_id, uuid, trusted, ntrusted, true, &r, e);
+        rc = check_stored_run(s, g, run_id, uuid, trusted, ntrusted, true, &r, e);
     register_free(g);
     if (!rc)
         return report_finish(&r, outcome, report, e);
     report_drop(&r);
     return rc;
-}
-
-/* ---- the whole store ---- */
-
-static void check_database(struct store *s, struct report *r) {
-    struct err e = {0};
-    int64_t ok = 0, dangling = 0;
-    int rc = sql_get_int(&s->c, &e, &ok, NULL,
-                         "SELECT group_concat(quick_check)='ok' FROM pragma_quick_check", "");
-    if (!rc)
-        rc = sql_get_int(&s->c, &e, &dangling, NULL,
-                         "SELECT count(*) FROM pragma_foreign_key_check", "");
-    if (rc)
-        report_error(r, "database", VERIFY_INVALID, &e);
-    else
-        report_check(r, "database", ok && !dangling, VERIFY_INVALID,
-                     ok ? "pages are sound, %lld dangling references"
-                        : "SQLite's quick_check finds damage (%lld dangling references)",
-                     (long long)dangling);
-}
-
-/* The guards are the first line only, but their absence tells that somebody wrote behind the store.
- */
-static void check_guards(struct store *s, struct report *r) {
-    struct err e = {0};
-    int64_t missing = 0;
-    int rc = sql_get_int(&s->c, &e, &missing, NULL,
-                         "SELECT count(*) FROM sqlite_schema t, (SELECT 'update' AS g UNION SELECT "
-                         "'delete' UNION SELECT "
-                         "'replace') WHERE t.type='table' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE "
-                         "'\\' AND t.name NOT IN"
-                         "('lease','meta','price','tag') AND NOT EXISTS(SELECT 1 FROM "
-                         "sqlite_schema x WHERE x.type='trigger'"
-                         " AND x.tbl_name=t.name AND x.name=t.name||'_guard_'||g)",
-                         "");
-    if (rc)
-        report_error(r, "guards", VERIFY_MISMATCH, &e);
-    else
-        report_check(r, "guards", !missing, VERIFY_MISMATCH,
-                     missing ? "%lld append-only guards have been removed"
-                             : "append-only guards are in place (%lld missing)",
-                     (long long)missing);
-}
-
-struct missing_run {
-    struct store *s;
-    int64_t n;
-    char first[RUN_UUID];
-};
-
-static int note_missing(void *ctx, const struct run_entry *entry) {
-    struct missing_run *m = ctx;
-    struct err e = {0};
-    int64_t there = 0;
-    if (sql_get_int(&m->s->c, &e, &there, NULL, "SELECT count(*) FROM run WHERE uuid=?", "t",
-                    entry->uuid) ||
-        !there) {
-        if (!m->n++)
-            snprintf(m->first, sizeof m->first, "%s", entry->uuid);
-    }
-    return 0;
-}
-
-/* Appends the run's name, outcome and failed checks to runs when it failed. */
-static int add_failed(json_t *runs, const char *uuid, struct report *one) {
-    json_t *failed = json_array(), *c;
-    size_t i;
-    json_array_foreach(one->checks, i, c) if (!json_is_true(json_object_get(c, "ok")) &&
-                                              json_array_append(failed, c)) return -1;
-    return json_array_append_new(runs,
-                                 json_pack("{s:s s:s s:o}", "run", uuid, "outcome",
-                                           verify_outcome_name(one->worst), "checks", failed));
-}
-
-struct tally {
-    int64_t runs, ok, open, failed;
-    char first[RUN_UUID];
-};
-
-static int check_all_runs(struct store *s, const struct register_state *g,
-                          const struct public_key *trusted, int ntrusted, struct report *r,
-                          struct err *e) {
-    struct tally t = {0};
-    json_t *failed = json_array();
-    int64_t after = 0;
-    int rc = 0;
-    for (;;) {
-        char uuid[RUN_UUID] = "";
-        struct report one;
-        sqlite3_stmt *st = NULL;
-        bool row = false;
-        rc = sql_prepare(
-            &s->c, "SELECT run_id, uuid FROM run WHERE run_id>? ORDER BY run_id LIMIT 1", &st, e);
-        if (!rc)
-            rc = sql_bind(&s->c, st, e, "i", after);
-        if (!rc)
-            rc = sql_step(&s->c, st, &row, e);
-        if (!rc && row) {
-            after = sqlite3_column_int64(st, 0);
-            snprintf(uuid, sizeof uuid, "%s", sql_text(st, 1));
-        }
-        sqlite3_finalize(st);
-        if (rc || !row || (rc = report_init(&one, e)))
-            break;
-        rc = check_run(s, g, after, uuid, trusted, ntrusted, false, &one, e);
-        t.runs++;
-        const struct run_entry *entry = register_find(g, uuid);
-        if (!rc && one.worst == VERIFY_INCOMPLETE && entry && entry->fate == FATE_OPEN) {
-            t.open++; /* not yet a failure: it may be running */
-        } else if (!rc && one.worst == VERIFY_OK) {
-            t.ok++;
-        } else if (!rc) {
-            if (!t.failed++)
-                snprintf(t.first, sizeof t.first, "%s", uuid);
-            if (severity(one.worst) > severity(r->worst))
-                r->worst = one.worst;
-            if (add_failed(failed, uuid, &one))
-                r->failed_memory = true;
-        }
-        r->failed_memory = r->failed_memory || one.failed_memory;
-        report_drop(&one);
-        if (rc)
-            break;
-    }
-    report_check(r, "runs", !t.failed, VERIFY_OK,
-                 t.failed ? "%lld of %lld runs hold, %lld are open; the first that does not is %s"
-                          : "%lld of %lld runs hold, %lld are open%s",
-                 (long long)t.ok, (long long)t.runs, (long long)t.open, t.first);
-    if (json_object_set_new(r->root, "runs",
-                            json_pack("{s:I s:I s:I s:I}", "total", (json_int_t)t.runs, "ok",
-                                      (json_int_t)t.ok, "open", (json_int_t)t.open, "failed",
-                                      (json_int_t)t.failed)) ||
-        json_object_set_new(r->root, "failed", failed))
-        r->failed_memory = true;
-    return rc;
-}
-
-int verify_store(struct store *s, const struct public_key *trusted, int ntrusted,
-                 enum verify_outcome *outcome, json_t **report, struct err *e) {
-    struct report r;
-    struct register_state *g = NULL;
-    *report = NULL;
-    int rc = report_init(&r, e);
-    if (rc)
-        return rc;
-    if (s->mode == STORE_WRITE)
-        conn_unrestrict(&s->c);
-    check_database(s, &r);
-    check_guards(s, &r);
-    rc = register_load(s, &g, &r, e);
-    if (!rc) {
-        struct missing_run m = {.s = s};
-        register_each_run(g, note_missing, &m);
-        check_checkpoints(s, g, &r);
-        report_check(&r, "register_runs", !m.n, VERIFY_REGISTER,
-                     m.n ? "%lld registered runs are not in the store; the first is %s"
-                         : "every registered run is here (%lld missing)%s",
-                     (long long)m.n, m.first);
-        rc = check_all_runs(s, g, trusted, ntrusted, &r, e);
-    }
-    register_free(g);
-    if (s->mode == STORE_WRITE)
-        conn_restrict(&s->c);
-    if (!rc)
-        return report_finish(&r, outcome, report, e);
-    report_drop(&r);
-    return rc;
-}
-
-/* ---- a checkpoint kept elsewhere ---- */
-
-int verify_checkpoint(struct store *s, const char *note, size_t n, const char *vkey,
-                      enum verify_outcome *outcome, json_t **report, struct err *e) {
-    struct report r;
-    struct register_state *g = NULL;
-    struct err why = {0};
-    uint64_t size;
-    unsigned char root[32], now[32];
-    *report = NULL;
-    int rc = report_init(&r, e);
-    if (rc)
-        return rc;
-    rc = register_load(s, &g, &r, e);
-    if (rc) {
-        register_free(g);
-        report_drop(&r);
-        return rc;
-    }
-    if (checkpoint_check(note, n, vkey, &size, root, &why)) {
-        report_error(&r, "note", VERIFY_INVALID, &why);
-    } else {
-        report_check(&r, "note", true, VERIFY_INVALID, "the signature is good; size %llu",
-                     (unsigned long long)size);
-        bool long_enough = register_root_at(g, size, now);
-        bool same = long_enough && memcmp(root, now, 32) == 0;
-        report_check(&r, "consistency", same, VERIFY_REGISTER,
-                     same ? "the register of %llu entries extends the checkpoint of %llu"
-                     : long_enough
-                         ? "the register of %llu entries is not an extension of the checkpoint of "
-                           "%llu: it was rewritten"
-                         : "the register has %llu entries, the checkpoint %llu: its end is missing",
-                     (unsigned long long)register_size(g), (unsigned long long)size);
-    }
-    register_free(g);
-    return report_finish(&r, outcome, report, e);
 }

@@ -7,6 +7,8 @@
 #include "results/store_internal.h"
 #include "results/verify.h"
 
+struct register_state;
+
 /* ---- verify.c: the report ---- */
 
 struct report {
@@ -14,6 +16,13 @@ struct report {
     enum verify_outcome worst;
     bool failed_memory;
 };
+int report_init(struct report *r, struct err *e) MUST_USE;
+/* Gives the JSON away, or nothing on failure; either way the report is gone. */
+int report_finish(struct report *r, enum verify_outcome *outcome, json_t **out,
+                  struct err *e) MUST_USE;
+void report_drop(struct report *r);
+/* Which of two failures names the whole: the greater. */
+int report_severity(enum verify_outcome o);
 /* One line of the report. bad: what the outcome becomes when it is not ok. */
 void report_check(struct report *r, const char *check, bool ok, enum verify_outcome bad,
                   const char *fmt, ...) PRINTF_LIKE(5, 6);
@@ -39,6 +48,11 @@ void check_statement(struct signed_record *s, struct report *r);
 void check_signatures(const struct dsse *d, const struct public_key *trusted, int ntrusted,
                       const struct public_key *stored, int nstored, struct report *r);
 
+/* All checks of a stored run. */
+int check_stored_run(struct store *s, const struct register_state *g, int64_t run_id,
+                     const char *uuid, const struct public_key *trusted, int ntrusted,
+                     bool with_campaign, struct report *r, struct err *e) MUST_USE;
+
 /* Text at a dotted path of the predicate, NULL when there is none. */
 const json_t *json_at(const json_t *o, const char *path);
 const char *text_at(const json_t *o, const char *path);
@@ -63,7 +77,6 @@ struct run_entry {
     unsigned char payload[32], previous_root[32]; /* root computed here, at size started_seq */
     unsigned char workload[32], system[32], harness[32], rules[32];
 };
-struct register_state;
 /* Walks the register: format, density, chain, leaves, edges, times, row columns. Adds the checks.
  */
 int register_load(struct store *s, struct register_state **out, struct report *r,

@@ -252,14 +252,24 @@ int64_t raw_int(sqlite3 *db, const char *sql) {
     return v;
 }
 
+enum { TRIGGERS_MAX = 128 };
+static char *triggers[TRIGGERS_MAX];
+
 sqlite3 *raw_unguarded(const char *db) {
     sqlite3 *c = raw_open(db);
     sqlite3_stmt *st;
-    char drop[128][160];
+    char drop[TRIGGERS_MAX][160];
     int n = 0;
-    cr_assert(sqlite3_prepare_v2(c, "SELECT name FROM sqlite_schema WHERE type='trigger'", -1, &st, NULL) == 0);
-    while (sqlite3_step(st) == SQLITE_ROW && n < 128)
+    cr_assert(sqlite3_prepare_v2(c, "SELECT name, sql FROM sqlite_schema WHERE type='trigger'", -1, &st, NULL) == 0);
+    while (sqlite3_step(st) == SQLITE_ROW && n < TRIGGERS_MAX) {
+        free(triggers[n]);
+        triggers[n] = strdup((const char *)sqlite3_column_text(st, 1));
         snprintf(drop[n++], sizeof drop[0], "DROP TRIGGER \"%s\"", (const char *)sqlite3_column_text(st, 0));
+    }
+    if (n < TRIGGERS_MAX) {
+        free(triggers[n]);
+        triggers[n] = NULL;
+    }
     sqlite3_finalize(st);
     raw_exec(c, "PRAGMA ignore_check_constraints=ON; PRAGMA synchronous=OFF; BEGIN");
     for (int i = 0; i < n; i++)
@@ -267,4 +277,15 @@ sqlite3 *raw_unguarded(const char *db) {
     raw_exec(c, "COMMIT");
     cr_assert(raw_int(c, "SELECT count(*) FROM sqlite_schema WHERE type='trigger'") == 0);
     return c;
+}
+
+void raw_reguard(sqlite3 *db) {
+    raw_exec(db, "BEGIN");
+    for (int i = 0; i < TRIGGERS_MAX && triggers[i]; i++) {
+        raw_exec(db, triggers[i]);
+        free(triggers[i]);
+        triggers[i] = NULL;
+    }
+    raw_exec(db, "COMMIT");
+    sqlite3_close(db);
 }

@@ -52,6 +52,8 @@ struct secret_key *key_of(unsigned char fill);
  * foreign keys off; raw_unguarded also drops every trigger and ignores CHECK constraints. */
 sqlite3 *raw_open(const char *db);
 sqlite3 *raw_unguarded(const char *db);
+/* Puts back the triggers that raw_unguarded dropped, and closes. */
+void raw_reguard(sqlite3 *db);
 /* Fails the test when the SQL fails. */
 void raw_exec(sqlite3 *db, const char *sql);
 bool contains(const char *text, const char *part);

@@ -373,8 +373,7 @@ Test(results_store, replace_by_another_unique_key_is_refused) {
         "rule_pack_id,environment_digest,harness_id,backend_id,backend_digest,class,chip,chips,mode,load_kind,"
         "load_value,seed,started_ns FROM run WHERE run_id=1",
         "INSERT OR REPLACE INTO envelope SELECT randomblob(32),run_id,payload_type,payload FROM envelope WHERE run_id=1",
-        "INSERT OR REPLACE INTO register_entry SELECT (SELECT max(seq)+1 FROM register_entry),kind,run_id,at_ns,"
-        "entry,leaf,chain,edge FROM register_entry WHERE seq=0",
+        "INSERT OR REPLACE INTO register_entry SELECT (SELECT max(seq)+1 FROM register_entry),kind,run_id,at_ns,entry,leaf,chain,edge FROM register_entry WHERE seq=0",
         "INSERT OR REPLACE INTO key SELECT 'sha256:'||lower(hex(randomblob(32))),public,owner FROM key",
     };
     for (size_t i = 0; i < sizeof sql / sizeof sql[0]; i++)

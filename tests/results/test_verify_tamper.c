@@ -104,7 +104,7 @@ static void expect(const char *uuid, enum verify_outcome outcome, const char *ch
 static void attack(const char *sql) {
     sqlite3 *c = raw_unguarded(dir.db);
     raw_exec(c, sql);
-    sqlite3_close(c);
+    raw_reguard(c);
 }
 
 Test(results_verify_tamper, before_any_attack_all_is_well) {
@@ -275,7 +275,7 @@ static void edit_chunk(sqlite3 *c, int64_t run_id, int64_t sequence) {
 Test(results_verify_tamper, t6_a_log_that_was_written_again_consistently) {
     sqlite3 *c = raw_unguarded(dir.db);
     edit_chunk(c, 1, 1);
-    sqlite3_close(c);
+    raw_reguard(c);
     expect(run[0].uuid, VERIFY_MISMATCH, "log", "not the log that was signed", "rewritten");
 }
 
@@ -471,7 +471,7 @@ static void forge(int64_t run_id, edit_fn *edit, const struct secret_key *k, con
         raw_exec(c, more_sql);
     buf_release(&b);
     json_decref(o);
-    sqlite3_close(c);
+    raw_reguard(c);
 }
 
 static json_t *metric_of(json_t *predicate, const char *name, const char *stat) {
@@ -598,7 +598,7 @@ Test(results_verify_tamper, t9_a_dropped_run_shows_in_every_later_record) {
         raw_exec(c, sql);
     }
     rebuild_register(c);
-    sqlite3_close(c);
+    raw_reguard(c);
     expect(run[2].uuid, VERIFY_REGISTER, "register_entries", "registerSeq", "dropped run");
     /* the rows alone */
     attack("DELETE FROM run WHERE run_id=1");
@@ -630,7 +630,7 @@ Test(results_verify_tamper, t13_a_malleated_signature) {
     }
     exec_blob(c, "UPDATE signature SET sig=?1 WHERE payload_sha256=(SELECT payload_sha256 FROM envelope WHERE run_id=?3) AND ?2 IS ?2",
               sig, 64, "", 0, 1);
-    sqlite3_close(c);
+    raw_reguard(c);
     expect(run[0].uuid, VERIFY_INVALID, "signatures", "does not belong", "malleated");
 }
 
@@ -664,7 +664,7 @@ static void forge_text(const char *find, const char *put) {
     buf_put(&b, sqlite3_column_text(st, 0), (size_t)sqlite3_column_bytes(st, 0));
     sqlite3_finalize(st);
     replace_payload(c, 3, b.p, b.n, key);
-    sqlite3_close(c);
+    raw_reguard(c);
     buf_release(&b);
 }
 
@@ -685,15 +685,39 @@ Test(results_verify_tamper, t15_inexact_integers) {
 
 /* ---- T23: guards ---- */
 
-Test(results_verify_tamper, t23_removed_guards_are_noticed) {
+static void store_fails(const char *check, const char *part) {
     enum verify_outcome got;
-    attack("SELECT 1"); /* drops all triggers */
     json_t *r = verify(NULL, &got);
-    cr_assert(eq(int, got, VERIFY_MISMATCH));
-    cr_assert(contains(failed_detail(r, "guards"), "removed"));
+    const char *detail = failed_detail(r, check);
+    cr_assert(got != VERIFY_OK && detail != NULL, "%s did not fail", check);
+    cr_assert(contains(detail, part), "%s", detail);
     json_decref(r);
-    attack("INSERT OR REPLACE INTO metric SELECT run_id,metric_id,value*2,n,ci_level,ci_lo,ci_hi FROM metric WHERE run_id=1");
+}
+
+Test(results_verify_tamper, t23_a_removed_guard_is_noticed) {
+    sqlite3 *c = raw_open(dir.db);
+    raw_exec(c, "DROP TRIGGER metric_guard_replace");
+    sqlite3_close(c);
+    store_fails("schema", "trigger 'metric_guard_replace' is missing");
+    c = raw_open(dir.db);
+    raw_exec(c, "PRAGMA foreign_keys=OFF; INSERT OR REPLACE INTO metric SELECT run_id,metric_id,value*2,n,ci_level,ci_lo,ci_hi"
+                " FROM metric WHERE run_id=1");
+    sqlite3_close(c);
     expect(run[0].uuid, VERIFY_MISMATCH, "rows", "table metric", "replace");
+}
+
+Test(results_verify_tamper, t18_a_view_that_shows_other_figures) {
+    sqlite3 *c = raw_open(dir.db);
+    raw_exec(c, "DROP VIEW v_open_run; CREATE VIEW v_open_run AS SELECT 1 AS run");
+    sqlite3_close(c);
+    store_fails("schema", "view 'v_open_run' is missing or changed");
+}
+
+Test(results_verify_tamper, t18_a_trigger_that_acts) {
+    sqlite3 *c = raw_open(dir.db);
+    raw_exec(c, "CREATE TRIGGER x AFTER INSERT ON tag BEGIN DELETE FROM price; END");
+    sqlite3_close(c);
+    store_fails("schema", "trigger 'x' is not of this program");
 }
 
 /* ---- bit flips anywhere in the file ---- */
