@@ -375,3 +375,36 @@ Test(results_store_crash, a_lock_that_stays_is_an_environment_error) {
     definitions_release(&d);
     scratch_remove(&dir);
 }
+
+/* ---- out of memory ---- */
+
+/* SQLite's memory is cut off at more and more bytes, until a run goes through: each failure is an error
+ * and leaves nothing behind. */
+Test(results_store_crash, running_out_of_memory_leaves_no_half_run) {
+    struct scratch dir = scratch_make();
+    struct err e = {0};
+    struct store *s;
+    struct definitions d = definitions_make("w", "v6e", 8, "simulated");
+    struct run_handle h;
+    must(store_open(dir.db, STORE_WRITE, &s, NULL, &e), &e);
+    int failures = 0, rc = -1;
+    sqlite3_int64 base = sqlite3_memory_used();
+    for (sqlite3_int64 more = 256; rc && more < 1 << 20; more += 512) {
+        struct run_begin b = begin_of(&d);
+        sqlite3_db_release_memory(store_sqlite(s));
+        sqlite3_hard_heap_limit64(base + more);
+        rc = store_run_begin(s, &b, &h, &e);
+        sqlite3_hard_heap_limit64(0);
+        failures += rc != 0;
+        if (rc)
+            cr_assert(rc == ASSAY_ENOMEM || rc == ASSAY_EENV, "%d: %s", rc, e.text);
+        cr_assert(eq(i64, raw_int(store_sqlite(s), "SELECT count(*) FROM run"), rc == 0));
+        cr_assert(eq(i64, raw_int(store_sqlite(s), "SELECT count(*) FROM register_entry"), rc == 0));
+    }
+    cr_assert(eq(int, rc, 0));
+    cr_assert(gt(int, failures, 3));
+    register_is_sound(s);
+    store_close(s);
+    definitions_release(&d);
+    scratch_remove(&dir);
+}

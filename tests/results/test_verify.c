@@ -213,6 +213,32 @@ Test(results_verify, a_log_of_many_threads_verifies) {
     json_decref(r);
 }
 
+/* certification.md section 8: an entry older than the one before by more than a second says so. */
+Test(results_verify, a_clock_that_was_set_back_is_told) {
+    struct run_begin b = begin_of(&d);
+    struct run_handle h;
+    struct err e = {0};
+    enum verify_outcome outcome;
+    json_t *r;
+    static const int64_t back[] = {0, 500000000, 5000000000};
+    int64_t now = b.started_wall_ns;
+    for (int i = 0; i < 3; i++) {
+        uuid_v7(b.uuid);
+        b.started_wall_ns = now - back[i];
+        must(store_run_begin(s, &b, &h, &e), &e);
+    }
+    cr_assert(eq(i64, raw_int(store_sqlite(s), "SELECT sum((json_extract(entry,'$.clockRegressed') IS 1)<<seq) FROM register_entry"), 4));
+    must(verify_store(s, NULL, 0, &outcome, &r, &e), &e);
+    cr_assert(eq(int, outcome, VERIFY_OK));
+    json_decref(r);
+    sqlite3 *c = raw_unguarded(dir.db); /* without the flag it is a finding */
+    raw_exec(c, "UPDATE register_entry SET at_ns=at_ns+9000000000 WHERE seq=0");
+    raw_reguard(c);
+    must(verify_store(s, NULL, 0, &outcome, &r, &e), &e);
+    cr_assert(eq(int, outcome, VERIFY_REGISTER));
+    json_decref(r);
+}
+
 /* ---- checkpoints ---- */
 
 Test(results_verify, a_register_extends_its_checkpoints) {
