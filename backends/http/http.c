@@ -463,6 +463,8 @@ static const struct {
     {"comments", offsetof(struct http_counts, comments)},
     {"slow_scans", offsetof(struct http_counts, slow_scans)},
     {"requests_without_usage", offsetof(struct http_counts, without_usage)},
+    {"usage_beyond_asked", offsetof(struct http_counts, usage_beyond_asked)},
+    {"prompt_usage_beyond_sent", offsetof(struct http_counts, prompt_beyond_sent)},
     {"length_mismatch", offsetof(struct http_counts, length_mismatch)},
     {"not_streamed", offsetof(struct http_counts, not_streamed)},
     {"missing_final_blank_line", offsetof(struct http_counts, missing_final_blank_line)},
@@ -490,6 +492,16 @@ static json_t *describe_warnings(const struct http *h) {
             w, json_sprintf(
                    "%lld requests came without usage: their output tokens are their token events",
                    (long long)k->without_usage));
+    if (k->usage_beyond_asked)
+        json_array_append_new(
+            w, json_sprintf("%lld requests came with usage beyond both the tokens that were asked and those "
+                            "that arrived: it is not believed beyond the larger of the two",
+                            (long long)k->usage_beyond_asked));
+    if (k->prompt_beyond_sent)
+        json_array_append_new(
+            w, json_sprintf("%lld requests came with prompt usage far beyond the prompt that was sent: it is "
+                            "not believed",
+                            (long long)k->prompt_beyond_sent));
     if (k->length_mismatch && h->o.verify_length != VERIFY_OFF)
         json_array_append_new(w, json_sprintf("uncontrolled output length: %lld requests answered "
                                               "another number of tokens than asked",

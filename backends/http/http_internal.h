@@ -64,7 +64,7 @@ struct slot {
 
     bool active;
     uint64_t request;
-    uint32_t osl;
+    uint32_t isl, osl;
 
     /* sending */
     size_t out_bytes; /* of the body, accepted by the socket */
@@ -93,7 +93,7 @@ struct slot {
 /* What the metrics do not show; told in the record's details. */
 struct http_counts {
     int64_t requests, cold_connections, retried, token_events, coalesced, comments, slow_scans,
-        without_usage, length_mismatch, not_streamed, missing_final_blank_line, unclean_close,
+        without_usage, usage_beyond_asked, prompt_beyond_sent, length_mismatch, not_streamed, missing_final_blank_line, unclean_close,
         without_sent;
 };
 

@@ -100,6 +100,7 @@ int slot_start(struct slot *s, const struct request *r, struct err *e) {
     s->curl_error[0] = '\0';
     s->active = true;
     s->request = r->id;
+    s->isl = r->isl;
     s->osl = r->osl;
     s->out_bytes = 0;
     s->begun = s->sent = s->read_is_head = s->is_json = s->done_seen = s->finish_seen = false;

@@ -103,12 +103,22 @@ static void take_usage(struct slot *s, const struct scan *c) {
     merge(&s->reasoning_tokens, c->reasoning_tokens);
 }
 
+/* The largest count of output tokens that can be believed: a server was told where to stop, and what
+ * it sends beyond that can be counted here. Usage may be less: hidden tokens and several tokens an
+ * event are honest, billions are not. */
+static int64_t most_output(const struct slot *s) {
+    int64_t most = s->osl;
+    if (s->token_events > most)
+        most = s->token_events;
+    return s->ids > most ? s->ids : most;
+}
+
 static void take_tokens(struct slot *s, const struct scan *c) {
     unsigned output = c->flags & (SCAN_CONTENT | SCAN_REASONING | SCAN_REFUSAL | SCAN_TOOL_CALL);
     /* Growth of cumulative usage. Usage that first shows up late is a total, not a step, unless the
      * event is the first output. */
     int64_t step = -1;
-    if (c->completion_tokens >= 0) {
+    if (c->completion_tokens >= 0 && c->completion_tokens <= most_output(s) + 1) {
         if (s->cumulative >= 0)
             step = c->completion_tokens - s->cumulative;
         else if (s->token_events == 0 && output)
@@ -445,15 +455,34 @@ static void judge(struct slot *s, CURLcode code) {
         end_of_body(s);
 }
 
-/* Output tokens: as the server counted, else token ids, else one a token event. */
+/* Output tokens: as the server counted (as far as that can be believed), else token ids, else one a
+ * token event. */
 static int64_t count_output(struct slot *s, bool *exact) {
     *exact = true;
+    if (s->completion_tokens > most_output(s))
+        return most_output(s);
     if (s->completion_tokens >= 0)
         return s->completion_tokens;
     if (s->ids_complete && s->ids > 0)
         return s->ids;
     *exact = false;
     return s->token_events ? s->token_events : 1;
+}
+
+/* Input tokens as the server counted them; 0: not given, or past all belief. Text may fall into
+ * other tokens than it was made from and a template adds some, hence the room. */
+static int64_t count_input(struct slot *s) {
+    enum { TEMPLATE_TOKENS = 4096 };
+    if (s->prompt_tokens > 2 * (int64_t)s->isl + TEMPLATE_TOKENS) {
+        s->h->counts.prompt_beyond_sent++;
+        return 0;
+    }
+    return s->prompt_tokens > 0 ? s->prompt_tokens : 0;
+}
+
+/* v as a part of n: in 0..n. */
+static int64_t part_of(int64_t v, int64_t n) {
+    return v < 0 ? 0 : v < n ? v : n;
 }
 
 static void push_completion(struct http *h, struct completion c) {
@@ -470,7 +499,8 @@ void slot_finish(struct slot *s, CURLcode code) {
     int64_t n = count_output(s, &exact);
     if (!s->fail) {
         h->counts.without_usage += s->completion_tokens < 0;
-        if (exact && n != s->osl) {
+        h->counts.usage_beyond_asked += s->completion_tokens > n;
+        if (exact && (n != s->osl || s->completion_tokens > n)) {
             h->counts.length_mismatch++;
             if (h->o.verify_length == VERIFY_FAIL)
                 fail(s, FAIL_LENGTH_MISMATCH, "", 0);
@@ -487,10 +517,11 @@ void slot_finish(struct slot *s, CURLcode code) {
     if (s->fail) {
         put(s, end_ns, EVENT_FAIL, s->fail, s->status);
     } else {
+        int64_t in = count_input(s);
         if (s->cached_tokens > 0 || s->reasoning_tokens > 0)
-            put(s, end_ns, EVENT_USAGE, s->cached_tokens > 0 ? s->cached_tokens : 0,
-                s->reasoning_tokens > 0 ? s->reasoning_tokens : 0);
-        put(s, end_ns, EVENT_DONE, n, s->prompt_tokens > 0 ? s->prompt_tokens : 0);
+            put(s, end_ns, EVENT_USAGE, part_of(s->cached_tokens, in ? in : s->isl),
+                part_of(s->reasoning_tokens, n));
+        put(s, end_ns, EVENT_DONE, n, in);
         c.output_tokens = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
     }
     c.time_ns = h->sink->last_ns;

@@ -358,6 +358,49 @@ Test(backends_http_faults, length_mismatch_is_told, .timeout = 20) {
     fixture_stop(&f);
 }
 
+/* A server that was told to stop after 3 tokens and sent one cannot have made four billion. */
+Test(backends_http_faults, usage_beyond_all_belief_is_not_published, .timeout = 20) {
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, USAGE(9000000000, 4000000000)},
+         {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    struct completion c = fixture_run(&f, 0, 3);
+    cr_assert(eq(i32, c.fail_class, FAIL_NONE));
+    cr_assert(eq(u32, c.output_tokens, 3));
+    int done = fixture_event(&f, EVENT_DONE, 0, 0);
+    cr_assert(eq(i64, f.block.a[done], 3));
+    cr_assert(eq(i64, f.block.b[done], 0)); /* as issued */
+    cr_assert(eq(i64, fixture_counter(&f, "usage_beyond_asked"), 1));
+    cr_assert(eq(i64, fixture_counter(&f, "prompt_usage_beyond_sent"), 1));
+    cr_assert(eq(i64, fixture_counter(&f, "length_mismatch"), 1));
+    fixture_stop(&f);
+}
+
+/* What a server sends beyond what was asked is there, and counts. */
+Test(backends_http_faults, tokens_beyond_what_was_asked_count_when_they_arrive, .timeout = 20) {
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, TEXT("b")},
+         {MOCK_EVENT, TEXT("c")}, {MOCK_EVENT, USAGE(4, 3)}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    cr_assert(eq(u32, fixture_run(&f, 0, 2).output_tokens, 3));
+    cr_assert(eq(i64, fixture_counter(&f, "usage_beyond_asked"), 0));
+    cr_assert(eq(i64, fixture_counter(&f, "length_mismatch"), 1));
+    fixture_stop(&f);
+}
+
+/* Cumulative usage that leaps, and parts larger than the whole, do not reach the event log. */
+Test(backends_http_faults, leaps_of_cumulative_usage_are_one_token, .timeout = 20) {
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, CUMULATIVE("a", 9000000000000000000)},
+         {MOCK_EVENT, CUMULATIVE("b", 9000000000000000001)},
+         {MOCK_EVENT, "{\"choices\":[],\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":2,"
+                      "\"prompt_tokens_details\":{\"cached_tokens\":9000000000},"
+                      "\"completion_tokens_details\":{\"reasoning_tokens\":9000000000}}}"},
+         {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    cr_assert(eq(u32, fixture_run(&f, 0, 2).output_tokens, 2));
+    for (int k = 0; k < 2; k++)
+        cr_assert(eq(i64, f.block.a[fixture_event(&f, EVENT_TOKENS, 0, k)], 1));
+    int usage = fixture_event(&f, EVENT_USAGE, 0, 0);
+    cr_assert(eq(i64, f.block.a[usage], 4));
+    cr_assert(eq(i64, f.block.b[usage], 2));
+    fixture_stop(&f);
+}
+
 /* The text of the first failure is kept, but never the key, though servers echo it. */
 Test(backends_http_faults, first_error_hides_the_key, .timeout = 20) {
     static const char *const options[] = {"api_key_env=MOCK_KEY", NULL};
