@@ -78,6 +78,7 @@ int sql_id(struct conn *c, struct err *e, int64_t *id, const char *find, const c
 int sql_exec_patient(struct conn *c, const char *sql, struct err *e) MUST_USE;
 /* BEGIN IMMEDIATE, so. */
 int sql_begin(struct conn *c, struct err *e) MUST_USE;
+/* Also an error: the file is no longer the one of that name. */
 int sql_commit(struct conn *c, struct err *e) MUST_USE;
 void sql_rollback(struct conn *c); /* harmless when SQLite has rolled back by itself */
 

@@ -324,10 +324,22 @@ int sql_begin(struct conn *c, struct err *e) {
     return sql_exec_patient(c, "BEGIN IMMEDIATE", e);
 }
 
+/* A file that was removed or replaced meanwhile still takes every write, and nobody will ever read
+ * them: what went there is lost, not stored. */
+static int check_in_place(const struct conn *c, struct err *e) {
+    int moved = 0;
+    if (sqlite3_file_control(c->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) != SQLITE_OK || !moved)
+        return 0;
+    return err_set(e, ASSAY_EENV,
+                   "'%s' was removed or replaced while it was in use: what was written since is not in the "
+                   "file of that name",
+                   c->path);
+}
+
 int sql_commit(struct conn *c, struct err *e) {
     int q = sqlite3_exec(c->db, "COMMIT", NULL, NULL, NULL);
     if (!q)
-        return 0;
+        return check_in_place(c, e);
     int rc = sql_error(c, q, e, "committing");
     sql_rollback(c);
     return rc;

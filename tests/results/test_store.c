@@ -47,6 +47,30 @@ static void sha_of(const char *path, unsigned char out[32]) {
     must(sha256_file(path, out, &e), &e);
 }
 
+/* ---- a file that goes away ---- */
+
+/* SQLite writes on into a file without a name; what went there must not count as stored. */
+static void end_after(const char *command, int want) {
+    struct err e = {0};
+    struct store *s = open_store(STORE_WRITE);
+    struct price p = {.chip = "v6e", .valid_from = "2026-01-01", .usd_per_chip_hour = 1, .basis = "list",
+                      .source = "test"};
+    cr_assert(eq(int, setenv("DB", dir.db, 1), 0));
+    cr_assert(eq(int, system(command), 0));
+    cr_assert(eq(int, store_price_add(s, &p, &e), want), "%s: %s", command, e.text);
+    cr_assert(want == 0 || strstr(e.text, dir.db));
+    store_close(s);
+}
+Test(results_store, a_removed_file_takes_nothing) {
+    end_after("rm \"$DB\"", ASSAY_EENV);
+}
+Test(results_store, a_replaced_file_takes_nothing) {
+    end_after("cp \"$DB\" \"$DB.new\" && mv \"$DB.new\" \"$DB\"", ASSAY_EENV);
+}
+Test(results_store, a_file_in_its_place_takes_all) {
+    end_after("test -f \"$DB\"", 0);
+}
+
 /* ---- opening ---- */
 
 Test(results_store, a_new_store_says_what_it_is) {
