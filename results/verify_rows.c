@@ -12,9 +12,9 @@
 
 /* ---- one row a run ---- */
 
-enum field_kind { FIELD_TEXT, FIELD_INTEGER, FIELD_REAL, FIELD_TIME, FIELD_DIGEST };
+enum field_kind { FIELD_TEXT, FIELD_INTEGER, FIELD_REAL, FIELD_TIME, FIELD_DIGEST, FIELD_CONST };
 static const struct {
-    const char *column, *path;
+    const char *column, *path; /* FIELD_CONST: the one value the column may have */
     enum field_kind kind;
     bool optional; /* may be absent from the payload */
 } fields[] = {
@@ -44,6 +44,7 @@ static const struct {
     {"w.model", "workload.model", FIELD_TEXT, true},
     {"p.name", "rules.name", FIELD_TEXT, false},
     {"p.version", "rules.version", FIELD_TEXT, false},
+    {"h.name", "harness.name", FIELD_TEXT, false},
     {"h.version", "harness.version", FIELD_TEXT, false},
     {"b.name", "backend.name", FIELD_TEXT, false},
     {"b.version", "backend.version", FIELD_TEXT, false},
@@ -54,6 +55,9 @@ static const struct {
     {"r.environment_digest", "environment.digest.sha256", FIELD_DIGEST, false},
     {"h.digest", "harness.digest.sha256", FIELD_DIGEST, false},
     {"r.backend_digest", "backend.config.digest.sha256", FIELD_DIGEST, false},
+    {"h.kind", "harness", FIELD_CONST, false},
+    {"b.kind", "backend", FIELD_CONST, false},
+    {"e.reason", "", FIELD_CONST, false}, /* of a run without a record only */
 };
 enum { FIELDS = sizeof fields / sizeof fields[0] };
 static const char run_tables[] =
@@ -75,6 +79,8 @@ static bool field_agrees(sqlite3_stmt *st, int i, const json_t *p, char *shown, 
     double real;
     char buffer[SHA256_HEX];
     snprintf(shown, n, "%s", sql_text(st, i)); /* before other column calls: types convert */
+    if (fields[i].kind == FIELD_CONST)
+        return strcmp(fields[i].path, shown) == 0;
     if (!v)
         return fields[i].optional;
     switch (fields[i].kind) {
