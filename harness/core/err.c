@@ -5,6 +5,17 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Messages quote files, endpoints and arguments of anybody's: what a terminal would obey becomes '?'.
+ * Control characters and, as UTF-8 writes them, those of 0x80..0x9f; a line's end and a tab stay. */
+static void defuse(char *text) {
+    for (unsigned char *p = (unsigned char *)text; *p; p++) {
+        if ((*p < 0x20 && *p != '\n' && *p != '\t') || *p == 0x7f)
+            *p = '?';
+        else if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] <= 0x9f)
+            p[0] = p[1] = '?';
+    }
+}
+
 PRINTF_LIKE(5, 0)
 static void err_vset(struct err *e, int code, const char *file, int line, const char *fmt,
                      va_list ap) {
@@ -12,6 +23,7 @@ static void err_vset(struct err *e, int code, const char *file, int line, const 
     e->file = file;
     e->line = line;
     vsnprintf(e->text, sizeof e->text, fmt, ap);
+    defuse(e->text);
 }
 
 int err_set_at(struct err *e, int code, const char *file, int line, const char *fmt, ...) {
@@ -49,6 +61,7 @@ int err_wrap(struct err *e, const char *fmt, ...) {
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof e->text)
         snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", old);
+    defuse(e->text);
     return e->code;
 }
 
