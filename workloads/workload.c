@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char LIBRARY_DIR[] = "workloads/library";
@@ -406,10 +407,16 @@ static int resolve_trace(struct workload *w, const char *name, struct err *e) {
         memcpy(full + dir, w->trace_path, n + 1);
         w->trace_path = full;
     }
-    if (access(w->trace_path, R_OK) == 0)
+    struct stat st; /* a device or a pipe may have no end, and a trace is read more than once */
+    bool there = stat(w->trace_path, &st) == 0;
+    if (there && S_ISREG(st.st_mode) && access(w->trace_path, R_OK) == 0)
         return 0;
-    return err_set(e, ASSAY_EINPUT, "%s: at /trace/path: expected a readable file, found '%s'",
-                   name, w->trace_path);
+    return err_set(e, ASSAY_EINPUT, "%s: at /trace/path: expected a readable file, found '%s'%s",
+                   name, w->trace_path,
+                   !there                  ? ""
+                   : S_ISREG(st.st_mode)   ? ", which may not be read"
+                   : S_ISDIR(st.st_mode)   ? ", a folder"
+                                           : ", a device or a pipe");
 }
 
 int workload_load(const char *name, const char *const *overrides, int noverrides,

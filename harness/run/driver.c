@@ -128,7 +128,7 @@ static int64_t pattern_time(struct driver *d, const struct request *r) {
     if (p->kind == PATTERN_OFFLINE)
         return d->start_ns;
     if (p->kind == PATTERN_TRACE)
-        return d->start_ns + (int64_t)((double)r->arrival_ns / p->value);
+        return d->start_ns + arrival_clip((double)r->arrival_ns / p->value);
     uint64_t index = r->session == REQUEST_NO_SESSION ? r->id : r->session;
     int64_t t = 0, warmup = d->a->workload->warmup_requests;
     while (d->arrivals.next <= index) {
@@ -160,6 +160,10 @@ static int next_start(struct driver *d, int64_t *t, struct err *e) {
     if (d->draining_warmup && d->next.id >= (uint64_t)d->a->workload->warmup_requests)
         return 0;
     int64_t at = d->closed_loop ? d->slots[d->slot_head] : d->next_ns;
+    if (d->end_ns == INT64_MAX && at - d->start_ns >= ARRIVAL_NEVER)
+        return err_set(e, ASSAY_EINPUT,
+                       "at /pattern: request %llu would be issued more than 146 years after the start",
+                       (unsigned long long)d->next.id);
     if (at < d->end_ns)
         *t = at;
     return 0;

@@ -8,20 +8,24 @@ void arrivals_init(struct arrivals *a, const struct pattern *p, uint64_t seed) {
     *a = (struct arrivals){.pattern = *p, .rng = rng_at(seed, ARRIVAL_STREAM, 0)};
 }
 
+int64_t arrival_clip(double ns) {
+    return ns < (double)ARRIVAL_NEVER ? (int64_t)(ns + 0.5) : ARRIVAL_NEVER;
+}
+
 int64_t arrivals_next(struct arrivals *a) {
     uint64_t i = a->next++;
     double rate = a->pattern.value;
     switch (a->pattern.kind) {
     case PATTERN_CONSTANT:
         /* from the index, so that no rounding error builds up */
-        return (int64_t)((double)i * 1e9 / rate + 0.5);
+        return arrival_clip((double)i * 1e9 / rate);
     case PATTERN_POISSON:
         a->at_ns += rng_exponential(&a->rng) * 1e9 / rate;
-        return (int64_t)(a->at_ns + 0.5);
+        return arrival_clip(a->at_ns);
     case PATTERN_GAMMA:
         /* gaps of mean 1/rate and squared coefficient of variation 1/shape */
         a->at_ns += rng_gamma(&a->rng, a->pattern.shape) / a->pattern.shape * 1e9 / rate;
-        return (int64_t)(a->at_ns + 0.5);
+        return arrival_clip(a->at_ns);
     case PATTERN_OFFLINE:
     case PATTERN_SINGLE:
     case PATTERN_CONCURRENCY:

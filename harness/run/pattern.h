@@ -15,6 +15,10 @@ struct arrivals {
     double at_ns;    /* running sum */
 };
 void arrivals_init(struct arrivals *a, const struct pattern *p, uint64_t seed);
+/* 146 years: an arrival at or beyond it never comes. The sum with any clock's time still fits. */
+#define ARRIVAL_NEVER (INT64_C(1) << 62)
+/* ns as a time, at most ARRIVAL_NEVER. */
+int64_t arrival_clip(double ns);
 /* Time of the next arrival, ns from the start, for the open-loop patterns; 0 for offline. */
 int64_t arrivals_next(struct arrivals *a);
 /* Closed loop: requests (or sessions) that shard may have in flight; concurrency split exactly. */

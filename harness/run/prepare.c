@@ -8,6 +8,8 @@
 #include "harness/run/pattern.h"
 #include "results/hash.h"
 #include "workloads/plan.h"
+#include "results/jcs.h"
+#include "harness/core/buf.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +52,30 @@ static int check_fit(const struct run_options *o, const struct prepared *p, stru
     return 0;
 }
 
+/* An open loop that cannot end on any clock. Sessions and traces are seen by the driver. */
+static int check_span(const struct workload *w, struct err *e) {
+    bool timed = w->pattern.kind == PATTERN_POISSON || w->pattern.kind == PATTERN_CONSTANT ||
+                 w->pattern.kind == PATTERN_GAMMA;
+    double n = (double)w->warmup_requests + (w->duration_ns ? 0 : (double)w->requests);
+    if (!timed || w->has_sessions || n * 1e9 / w->pattern.value < (double)ARRIVAL_NEVER)
+        return 0;
+    return err_set(e, ASSAY_EINPUT,
+                   "%s: at /pattern: expected a rate at which %.0f requests are issued within 146 years, "
+                   "found %g/s",
+                   w->name, n, w->pattern.value);
+}
+
+/* What the record will name by digest must have a canonical form; told here, with the file's name. */
+static int check_canonical(const json_t *v, const char *name, struct err *e) {
+    struct buf b;
+    if (!v)
+        return 0;
+    buf_init(&b, JSON_FILE_MAX_BYTES);
+    int rc = jcs_encode(v, &b, e);
+    buf_release(&b);
+    return rc ? err_wrap(e, "%s", name) : 0;
+}
+
 /* A trace is read to its end before anything is written: a malformed or truncated line must not end a
  * run in its middle. Its digest goes into the effective definition. */
 static int check_trace(struct workload *w, struct err *e) {
@@ -84,11 +110,15 @@ int prepare_load(const struct run_options *o, struct prepared *p, struct err *e)
     if (rc)
         return rc;
     if ((rc = backend_find(o->backend, &p->ops, e)) || (rc = parse_backend_options(o, p, e)) ||
-        (rc = check_fit(o, p, e)) || (rc = check_trace(p->workload, e)))
+        (rc = check_fit(o, p, e)) || (rc = check_span(p->workload, e)) ||
+        (rc = check_canonical(p->workload->file_json, o->workload, e)) ||
+        (rc = check_canonical(p->workload->effective_json, o->workload, e)) ||
+        (rc = check_trace(p->workload, e)))
         return rc;
     const char *rules = o->rules ? o->rules : p->workload->rules ? p->workload->rules : "default";
     p->threads = (uint32_t)o->threads;
-    return rules_load(rules, &p->rules, e);
+    rc = rules_load(rules, &p->rules, e);
+    return rc ? rc : check_canonical(rules_json(p->rules), rules, e);
 }
 
 /* ---- the system description ---- */
@@ -114,7 +144,7 @@ static int load_system(const char *path, struct prepared *p, struct err *e) {
     struct system_file s = {0};
     struct backend_info *info = &p->info;
     int rc = json_parse_file(path, &p->system, e);
-    if (rc)
+    if (rc || (rc = check_canonical(p->system, path, e)))
         return rc;
     options_defaults(system_table, &s, &p->arena);
     if ((rc = options_from_json(system_table, &s, p->system, path, "", &p->arena, e)))

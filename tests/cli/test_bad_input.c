@@ -59,6 +59,13 @@ Test(cli_bad_input, workloads_traces_and_options_leave_nothing) {
         {"missing.json", "{\"name\":\"w\",\"version\":\"1\",\"isl\":10}"},
         {"pattern.json", HEAD "\"isl\":10,\"osl\":5,\"requests\":3,\"pattern\":\"poisson:fast\"}"},
         {"trace.json", HEAD "\"pattern\":\"trace\",\"trace\":{\"path\":\"cut.jsonl\",\"format\":\"mooncake\"}}"},
+        {"device.json", HEAD "\"pattern\":\"trace\",\"trace\":{\"path\":\"/dev/zero\",\"format\":\"mooncake\"}}"},
+        {"exact.json", HEAD "\"$note\":9007199254740993,\"isl\":10,\"osl\":5,\"requests\":3,\"pattern\":\"offline\"}"},
+        {"slow.json", HEAD "\"isl\":10,\"osl\":5,\"requests\":3,\"pattern\":\"poisson:1e-300\"}"},
+        {"escape.json", "{\"name\":\"\\u001b[2J\",\"kind\":\"serving\"}"},
+        {"deep.json", HEAD "\"$note\":[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+                           "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]],"
+                           "\"isl\":10,\"osl\":5,\"requests\":3,\"pattern\":\"offline\"}"},
         {"cut.jsonl", "{\"timestamp\":0,\"input_length\":100,\"output_length\":5,\"hash_ids\":[1]}\n"
                       "{\"timestamp\":1000,\"input_length\":100,\"outp"},
         {"rules.json", "{\"name\":\"r\",\"version\":\"1\",\"rules\":[{\"id\":\"x\",\"kind\":\"no_such_kind\"}]}"},
@@ -73,6 +80,11 @@ Test(cli_bad_input, workloads_traces_and_options_leave_nothing) {
         {"run @/missing.json --backend null", 2, "/kind"},
         {"run @/pattern.json --backend null", 2, "poisson"},
         {"run @/trace.json --backend null", 2, "cut.jsonl:2:"},
+        {"run @/device.json --backend null", 2, "/trace/path"},
+        {"run @/exact.json --backend null", 2, "exact.json: at /$note"},
+        {"run @/deep.json --backend null", 2, "deep.json: at /$note"},
+        {"run @/slow.json --backend null", 2, "/pattern"},
+        {"run @/escape.json --backend null", 2, "?[2J"},
         {"run @/none.json --backend null", 2, "none.json"},
         {"run chat-servin --backend null", 2, "chat-servin"},
         {"run offline-batch --backend null --rules @/rules.json", 2, "no_such_kind"},

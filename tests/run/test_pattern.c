@@ -43,6 +43,23 @@ Test(run_pattern, constant_arrivals_gather_no_rounding_error) {
     cr_assert(eq(i64, t, INT64_C(1000000) * 1000000000));
 }
 
+/* Rates so small that an arrival lies beyond any clock: it never comes, and times stay in order. */
+Test(run_pattern, arrivals_beyond_any_clock_never_come) {
+    static const struct pattern slow[] = {{PATTERN_POISSON, 1e-300, 0}, {PATTERN_GAMMA, 1e-300, 0.5},
+                                          {PATTERN_CONSTANT, 1e-15, 0}, {PATTERN_POISSON, 1e-9, 0}};
+    for (size_t i = 0; i < sizeof slow / sizeof *slow; i++) {
+        struct arrivals a;
+        int64_t last = 0;
+        arrivals_init(&a, &slow[i], 1);
+        for (int k = 0; k < 100; k++) {
+            int64_t t = arrivals_next(&a);
+            cr_assert(t >= last && t <= ARRIVAL_NEVER);
+            last = t;
+        }
+        cr_assert(eq(i64, last, ARRIVAL_NEVER));
+    }
+}
+
 Test(run_pattern, concurrency_is_split_exactly) {
     for (uint32_t shards = 1; shards <= 7; shards++)
         for (int c = 1; c < 40; c++) {
