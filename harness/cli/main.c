@@ -62,9 +62,10 @@ static int run_verb(const struct verb *v, int argc, const char *const *argv) {
 }
 
 int main(int argc, char **argv) {
-    /* a closed pipe is an error to report, not a reason to die between a measurement and its record
-     */
+    /* a closed pipe or a file at its size limit is an error to report, not a reason to die between a
+     * measurement and its record */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     const char *first = argc > 1 ? argv[1] : NULL;
     if (!first) {
         help_overview(stderr);
