@@ -69,6 +69,27 @@ static void make_store(void) {
     }
 }
 
+/* On a real clock a boundary and the event that tells it differ: figures count from the boundary. */
+Test(results_verify_record, agrees_on_runs_of_a_real_clock) {
+    static const char *const run[] = {
+        "--pattern concurrency:2 --requests 4",
+        "--pattern concurrency:4 --requests 30 --warmup 8",
+        "--pattern poisson:2000 --requests 40 --warmup 5ms --threads 2",
+        "--pattern constant:1000 --requests 400 --duration 60ms",
+    };
+    const char *build = getenv("ASSAY_BUILD");
+    need_python();
+    for (size_t i = 0; i < sizeof run / sizeof run[0]; i++) {
+        char cmd[512];
+        snprintf(cmd, sizeof cmd,
+                 "%s/assay run chat-serving --backend null -o clock=real -o ttft=1ms --osl 4 --warmup 0 "
+                 "%s --quiet --db @/r.db",
+                 build ? build : "build", run[i]);
+        cr_assert(zero(int, shell(cmd)), "%s", output);
+    }
+    cr_assert(zero(int, shell("scripts/verify-record --db @/r.db --all")), "%s", output);
+}
+
 /* As somebody with the file and another tool: triggers gone, one statement executed. */
 static void tamper(const char *sql) {
     sqlite3 *db;
