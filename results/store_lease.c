@@ -39,6 +39,8 @@ static int64_t process_start(int64_t pid) {
     fclose(f);
     line[n] = '\0';
     char *p = strrchr(line, ')');
+    if (p && (p[1] != ' ' || strchr("ZXx", p[2])))
+        return -1;
     for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
     return p ? strtoll(p, NULL, 10) : -1;

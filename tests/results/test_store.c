@@ -7,6 +7,7 @@
 #include <criterion/new/assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -729,6 +730,24 @@ Test(results_store, a_killed_run_is_closed_and_its_log_stays) {
     cr_assert(eq(u64, chunks, 3));
     store_log_close(&src);
     store_close(s);
+}
+
+/* A parent that does not reap, as the first process of many a container: the entry in /proc stays. */
+Test(results_store, a_zombie_is_dead) {
+    pid_t pid = fork();
+    if (pid == 0) {
+        begin_one(open_store(STORE_WRITE));
+        _exit(0);
+    }
+    siginfo_t info;
+    cr_assert(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
+    struct store *s;
+    struct err e = {0};
+    int recovered, status;
+    must(store_open(dir.db, STORE_WRITE, &s, &recovered, &e), &e);
+    cr_assert(eq(int, recovered, 1));
+    store_close(s);
+    waitpid(pid, &status, 0);
 }
 
 /* ---- copies ---- */
