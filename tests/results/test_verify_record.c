@@ -52,12 +52,15 @@ static void need_python(void) {
         cr_skip_test("no python3 with the package 'cryptography'");
 }
 
-/* Two runs in one store: three threads with failures of none, and a simulated chip. */
+/* Three runs in one store: three threads with failures of none, a simulated chip, and a real clock, on
+ * which a mark's event comes after the boundary that it states. */
 static void make_store(void) {
     static const char *const run[] = {
         "decode-loop --backend null --threads 3 --pattern concurrency:6 --requests 300",
         "chat-serving --backend tpu-sim -o chip=v6e -o chips=8 --requests 30 --osl 16 "
         "--set warmup.requests=4",
+        "decode-loop --backend null -o clock=real -o ttft=1ms --pattern concurrency:4 --requests 40 "
+        "--warmup 8",
     };
     const char *build = getenv("ASSAY_BUILD");
     need_python();
@@ -121,6 +124,7 @@ Test(results_verify_record, accepts_what_the_program_writes) {
                               "--key @/assay/keys/runner.pem.pub")),
               "%s", output);
     cr_assert(said("trust                    named sha256:"), "%s", output);
+    cr_assert(zero(int, shell("ASSAY_DB=@/a.db scripts/verify-record latest")), "%s", output);
 }
 
 Test(results_verify_record, refuses_what_was_changed) {
@@ -177,8 +181,12 @@ Test(results_verify_record, other_keys_do_not_count) {
 
 Test(results_verify_record, wrong_use_is_2) {
     need_python();
+    unsetenv("ASSAY_DB");
     cr_assert(eq(int, shell("scripts/verify-record"), 2));
+    cr_assert(said("/assay/assay.db"), "%s", output);
     cr_assert(eq(int, shell("scripts/verify-record --db @/absent.db"), 2));
+    cr_assert(eq(int, shell("scripts/verify-record --db @/absent.db --vectors Makefile"), 2));
+    cr_assert(eq(int, shell("scripts/verify-record --all latest"), 2));
     cr_assert(eq(int, shell("scripts/verify-record --db Makefile"), 2));
     cr_assert(said("not a database"), "%s", output);
     cr_assert(eq(int, shell("scripts/verify-record --db Makefile --key Makefile"), 2));
