@@ -44,6 +44,8 @@ struct backend_info {
     double peak_flops_per_s;/* of one chip at the dtype used; 0 = unknown: no MFU */
     double flops_per_token; /* model FLOPs of one generated token (2*active parameters); 0 = unknown */
     char model_id[128];     /* as the endpoint names it */
+    char settings[128];     /* what beside chip and chips makes it another system: "weights=int8"; "" when
+                               all is at its default. Part of the system's name */
     json_t *details;        /* new reference, goes into the record (chip digest, engine settings,
                                model version, calibration digest…); never secrets. May be NULL. */
 };

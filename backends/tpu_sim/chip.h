@@ -80,7 +80,8 @@ struct chip_override {
 
 /* name: one of backends/tpu_sim/chips ("v6e"), or a path (contains '/' or ends in .json).
  * effective: NULL or receives a new reference to the file's content with the overrides written into
- * it (uncertainty "override"): what a record digests. */
+ * it (uncertainty "override"): what a record digests. Overrides change the name too, as in
+ * "v6e+hbm_gbps=3276", so that such a run is never taken for one of the chip itself. */
 int chip_load(const char *name, const struct chip_override *overrides, size_t noverrides,
               struct chip *c, json_t **effective, struct err *e) MUST_USE;
 

@@ -8,6 +8,7 @@
 #include "backends/tpu_sim/engine.h"
 #include "backends/tpu_sim/step.h"
 #include "backends/tpu_sim/train.h"
+#include "harness/core/buf.h"
 #include "harness/core/clock.h"
 
 #include <inttypes.h>
@@ -432,6 +433,33 @@ static json_t *training_details(const struct sim *s) {
                      t->hbm_bytes);
 }
 
+/* The options that are not at their defaults, beside the chip: another setting is another system. */
+static int print_settings(const struct sim_options *o, char *out, size_t bytes, struct err *e) {
+    struct sim_options def = {0};
+    struct arena a = {0};
+    struct buf b;
+    buf_init(&b, bytes - sizeof "…");
+    options_defaults(sim_table, &def, &a);
+    json_t *ours = options_to_json(sim_table, o), *theirs = options_to_json(sim_table, &def);
+    int rc = ours && theirs ? 0 : err_set(e, ASSAY_ENOMEM, "out of memory");
+    for (const struct option *row = sim_table; !rc && row->type != OPT_END; row++) {
+        json_t *v = json_object_get(ours, row->name);
+        if (!v || !strncmp(row->name, "chip", 4) || json_equal(v, json_object_get(theirs, row->name)))
+            continue;
+        char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+        size_t quote = json_is_string(v), n = text ? strlen(text) : 0;
+        buf_printf(&b, "%s%s=%.*s", b.n ? ", " : "", row->name, (int)(n - 2 * quote),
+                   text ? text + quote : "");
+        free(text);
+    }
+    json_decref(ours);
+    json_decref(theirs);
+    arena_release(&a);
+    snprintf(out, bytes, "%s%s", b.p ? b.p : "", b.failed ? "…" : "");
+    buf_release(&b);
+    return rc;
+}
+
 static int sim_describe(struct backend *b, struct backend_info *info, struct err *e) {
     struct sim *s = (struct sim *)b;
     const struct model *m = &s->workload->model;
@@ -445,6 +473,9 @@ static int sim_describe(struct backend *b, struct backend_info *info, struct err
     snprintf(info->chip, sizeof info->chip, "%s", s->chip.name);
     snprintf(info->model_id, sizeof info->model_id, "sim/%.40s-%" PRId64 "/%s", s->chip.name,
              info->chips, m->name);
+    int rc = print_settings(s->o, info->settings, sizeof info->settings, e);
+    if (rc)
+        return rc;
     json_t *d = s->engines ? serving_details(s) : training_details(s);
     if (!d || json_object_set(d, "chip", s->chip_json) ||
         json_object_set_new(d, "model_version", json_string(backend_tpu_sim.version)) ||

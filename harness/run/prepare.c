@@ -174,8 +174,8 @@ static int describe_system(const struct run_options *o, struct prepared *p, stru
     } else {
         char name[256];
         if (info->chips)
-            snprintf(name, sizeof name, "%s-%lld (%s)", info->chip, (long long)info->chips,
-                     p->ops->name);
+            snprintf(name, sizeof name, "%s-%lld (%s%s%s)", info->chip, (long long)info->chips,
+                     p->ops->name, info->settings[0] ? ", " : "", info->settings);
         else
             snprintf(name, sizeof name, "%s", info->chip[0] ? info->chip : p->ops->name);
         p->system = json_pack("{s:s, s:i}", "name", name, "hosts", 1);

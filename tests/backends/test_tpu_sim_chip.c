@@ -61,6 +61,15 @@ Test(backends_tpu_sim_chip, overrides_reach_struct_and_document) {
     cr_assert(eq(int, chip_load("v6e", o, 2, &c, &j, &e), 0), "%s", e.text);
     cr_assert(eq(dbl, c.hbm_gbps, 2000.0));
     cr_assert(eq(i64, c.devices, 2));
+    /* another chip, by name too; what no name holds is told apart */
+    cr_assert(eq(str, c.name, "v6e+hbm_gbps=2000+devices=2"));
+    struct chip many[2];
+    struct chip_override four[] = {
+        {"hbm_gbps", "2000"}, {"mxu_eff", "0.5"}, {"hbm_eff", "0.5"}, {"kernel_us", "1"}};
+    for (int i = 0; i < 2; i++, four[3].value = "2")
+        cr_assert(eq(int, chip_load("v6e", four, 4, &many[i], NULL, &e), 0), "%s", e.text);
+    cr_assert(zero(int, strncmp(many[0].name, "v6e+4@", 6)), "%s", many[0].name);
+    cr_assert(ne(str, many[0].name, many[1].name));
     json_t *f = json_object_get(json_object_get(j, "parameters"), "hbm_gbps");
     cr_assert(eq(dbl, json_number_value(json_object_get(f, "value")), 2000.0));
     cr_assert(eq(dbl, json_number_value(json_object_get(f, "was")), 1638.0));

@@ -505,7 +505,9 @@ Test(backends_tpu_sim_engine, describes_itself) {
               r.e.text);
     struct backend_info info;
     cr_assert(eq(int, ops->describe(r.b, &info, &r.e), 0));
-    cr_assert(eq(str, info.model_id, "sim/v6e-8/llama3.1-70b"));
+    cr_assert(eq(str, info.chip, "v6e+hbm_gbps=1700"));
+    cr_assert(eq(str, info.model_id, "sim/v6e+hbm_gbps=1700-8/llama3.1-70b"));
+    cr_assert(eq(str, info.settings, ""));
     cr_assert(eq(int, info.result_class, CLASS_SIMULATED));
     cr_assert(eq(i64, info.chips, 8));
     cr_assert(eq(dbl, info.peak_flops_per_s, 918e12));

@@ -244,6 +244,31 @@ Test(cli_run, an_interrupted_run_is_4_and_stored) {
     json_decref(v);
 }
 
+static char *system_of(const char *rest) {
+    char options[256];
+    static char name[256];
+    snprintf(options, sizeof options, "--backend tpu-sim -o chip=v6e %s --json", rest);
+    const struct child *c = with_tiny("run", options);
+    cr_assert(eq(int, c->status, 0), "%s", c->err);
+    json_t *v = child_object(c);
+    snprintf(name, sizeof name, "%s",
+             json_string_value(json_object_get(json_object_get(v, "campaign"), "name")));
+    json_decref(v);
+    char *from = strchr(name, '/') + 1;
+    *strchr(from, '@') = '\0';
+    return from;
+}
+
+/* What a chip would do with other figures, or an engine with other settings, is no attempt of the
+ * campaign of the chip itself. */
+Test(cli_run, another_setting_is_another_system) {
+    cr_assert(eq(str, system_of(""), "v6e-1 (tpu-sim)"));
+    cr_assert(eq(str, system_of("-o weights=bf16"), "v6e-1 (tpu-sim)"));
+    cr_assert(eq(str, system_of("-o weights=int8 -o prefix_cache"),
+                 "v6e-1 (tpu-sim, weights=int8, prefix_cache=true)"));
+    cr_assert(eq(str, system_of("-o chip.hbm_gbps=3276"), "v6e+hbm_gbps=3276-1 (tpu-sim)"));
+}
+
 Test(cli_run, dry_run_touches_nothing) {
     const struct child *c = with_tiny("run", "--backend null --dry-run --json --isl 99 --set osl=7");
     cr_assert(eq(int, c->status, 0), "%s", c->err);
