@@ -12,7 +12,7 @@
 /* The run with the best `value` (AS best) of each group, by id alone; its row is looked up afterwards, so
  * that the costly columns are computed for the winners only. */
 #define BEST(agg, value, where, group)                                                             \
-    "WITH p AS MATERIALIZED (SELECT run_id, workload, class, system, chip, chips, load_kind, " value  \
+    "WITH p AS MATERIALIZED (SELECT run_id, workload, model, class, system, chip, chips, load_kind, " value \
     " AS v FROM v_point WHERE " where "), b AS (SELECT run_id, " agg "(v) AS best FROM p WHERE v>0"   \
     " GROUP BY " group ") "
 #define OF_BEST " FROM b CROSS JOIN v_point r USING(run_id) "
@@ -25,18 +25,18 @@
 
 // clang-format off
 const struct named_query named_queries[] = {
-    {"best-throughput", "highest output token rate, per workload and system",
+    {"best-throughput", "highest output token rate, per workload, model and system",
      {P_WORKLOAD, P_CLASS, P_CHIP},
      BEST("max", "output_tokens_per_s", ANY("workload") " AND " ANY("class") " AND " ANY("chip"),
-          "workload, class, system")
-     "SELECT class, workload, system, chip, chips, output_tokens_per_s, " LOAD ", ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST
+          "workload, model, class, system")
+     "SELECT class, workload, model, system, chip, chips, output_tokens_per_s, " LOAD ", ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST
      "ORDER BY workload, output_tokens_per_s DESC"},
 
-    {"best-throughput-per-chip", "highest output token rate of one chip, per workload and system",
+    {"best-throughput-per-chip", "highest output token rate of one chip, per workload, model and system",
      {P_WORKLOAD, P_CLASS, P_CHIP},
      BEST("max", "output_tokens_per_s/chips", "chips>0 AND " ANY("workload") " AND " ANY("class")
-          " AND " ANY("chip"), "workload, class, system")
-     "SELECT class, workload, system, chip, chips, best AS output_tokens_per_s_per_chip, output_tokens_per_s, " LOAD ","
+          " AND " ANY("chip"), "workload, model, class, system")
+     "SELECT class, workload, model, system, chip, chips, best AS output_tokens_per_s_per_chip, output_tokens_per_s, " LOAD ","
      " ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST "ORDER BY workload, best DESC"},
 
     {"campaign-runs", "all runs of a campaign, in the order they were started",
@@ -56,18 +56,18 @@ const struct named_query named_queries[] = {
      {P_WORKLOAD, P_TTFT, P_TPOT, {"basis", "", "list, contract or tco-model"}, P_CLASS},
      "WITH b AS (SELECT run_id, basis, usd_per_chip_hour, price_from, min(usd_per_mtok) AS best FROM v_usd_per_mtok"
      " WHERE usd_per_mtok IS NOT NULL AND " SLO " AND " ANY("workload") " AND " ANY("basis") " AND " ANY("class")
-     " GROUP BY workload, class, system, basis)"
-     " SELECT class, workload, system, chips, best AS usd_per_mtok, basis, usd_per_chip_hour, price_from,"
+     " GROUP BY workload, model, class, system, basis)"
+     " SELECT class, workload, model, system, chips, best AS usd_per_mtok, basis, usd_per_chip_hour, price_from,"
      " output_tokens_per_s, " LOAD ", ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST "ORDER BY workload, usd_per_mtok"},
 
     {"chips-for-rate", "chips needed for a request rate within latency limits, with headroom",
      {{"rate", NULL, "requests per second"}, P_TTFT, P_TPOT, {"headroom", "0.3", "share kept free"}, P_WORKLOAD, P_CLASS},
      BEST("max", "requests_per_s", "chips>0 AND " SLO " AND " ANY("workload") " AND " ANY("class"),
-          "workload, class, system")
-     "SELECT class, workload, system, chips AS chips_per_system, requests_per_s AS requests_per_s_per_system,"
+          "workload, model, class, system")
+     "SELECT class, workload, model, system, chips AS chips_per_system, requests_per_s AS requests_per_s_per_system,"
      " CAST(ceil(:rate*(1+:headroom)/best) AS INTEGER) AS systems,"
      " CAST(ceil(:rate*(1+:headroom)/best) AS INTEGER)*chips AS chips, " LOAD ", ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST
-     "ORDER BY workload, 7"},
+     "ORDER BY workload, 8"},
 
     {"dropped-runs", "runs that were started and gave no valid result, newest first",
      {{"campaign", "", "its name, * allowed"}, P_WORKLOAD},
@@ -89,19 +89,19 @@ const struct named_query named_queries[] = {
 
     {"knee", "load at which p99 TTFT first exceeds a multiple of that at the lowest load",
      {P_WORKLOAD, P_CLASS, {"factor", "2", "multiple of the lowest load's p99 TTFT"}},
-     "WITH p AS (SELECT run_id, workload, workload_version, class, system, load_kind, load_value, ttft_p99_ms,"
+     "WITH p AS (SELECT run_id, workload, workload_version, model, class, system, load_kind, load_value, ttft_p99_ms,"
      " first_value(ttft_p99_ms) OVER w AS lowest_ms, first_value(load_value) OVER w AS lowest_load"
      " FROM v_point WHERE ttft_p99_ms>0 AND " ANY("workload") " AND " ANY("class")
-     " WINDOW w AS (PARTITION BY workload, workload_version, class, system, load_kind ORDER BY load_value, run_id)),"
+     " WINDOW w AS (PARTITION BY workload, workload_version, model, class, system, load_kind ORDER BY load_value, run_id)),"
      " b AS (SELECT run_id, lowest_load, lowest_ms, min(load_value) AS best FROM p WHERE ttft_p99_ms>:factor*lowest_ms"
-     " GROUP BY workload, workload_version, class, system, load_kind)"
-     " SELECT class, workload, system, load_kind, lowest_load, lowest_ms AS lowest_ttft_p99_ms, best AS knee_load,"
+     " GROUP BY workload, workload_version, model, class, system, load_kind)"
+     " SELECT class, workload, model, system, load_kind, lowest_load, lowest_ms AS lowest_ttft_p99_ms, best AS knee_load,"
      " ttft_p99_ms, output_tokens_per_s, " PROOF OF_BEST "ORDER BY workload, system"},
 
-    {"latest", "newest valid run of each workload and system",
+    {"latest", "newest valid run of each workload, model and system",
      {P_WORKLOAD, P_CLASS, P_CHIP},
-     BEST("max", "started_ns", ANY("workload") " AND " ANY("class") " AND " ANY("chip"), "workload, class, system")
-     "SELECT class, workload, system, chips, started, " LOAD ", output_tokens_per_s, requests_per_s, ttft_p99_ms, tpot_p99_ms,"
+     BEST("max", "started_ns", ANY("workload") " AND " ANY("class") " AND " ANY("chip"), "workload, model, class, system")
+     "SELECT class, workload, model, system, chips, started, " LOAD ", output_tokens_per_s, requests_per_s, ttft_p99_ms, tpot_p99_ms,"
      " harness_version, " PROOF OF_BEST "ORDER BY best DESC"},
 
     {"lengths-effect", "token rate by the lengths that requests really had",
@@ -111,22 +111,22 @@ const struct named_query named_queries[] = {
      " FROM v_point WHERE mean_osl>0 AND (:model='' OR coalesce(model,'') GLOB :model) AND " ANY("chip") " AND " ANY("class")
      " ORDER BY model, system, mean_isl, mean_osl"},
 
-    {"max-load-under-slo", "highest load that keeps within latency limits, per workload and system",
+    {"max-load-under-slo", "highest load that keeps within latency limits, per workload, model and system",
      {P_TTFT, P_TPOT, P_WORKLOAD, P_CLASS},
      BEST("max", "load_value", SLO " AND " ANY("workload") " AND " ANY("class"),
-          "workload, class, system, load_kind")
-     "SELECT class, workload, system, chips, load_kind, load_value, requests_per_s, output_tokens_per_s, ttft_p99_ms,"
+          "workload, model, class, system, load_kind")
+     "SELECT class, workload, model, system, chips, load_kind, load_value, requests_per_s, output_tokens_per_s, ttft_p99_ms,"
      " tpot_p99_ms, " PROOF OF_BEST "ORDER BY workload, system, load_kind"},
 
     {"pareto", "throughput against interactivity: the runs that no other run beats in both",
      {P_WORKLOAD, P_CLASS, P_CHIP},
-     "WITH p AS (SELECT run_id, workload, class, system, output_tokens_per_s/chips AS per_chip, tokens_per_s_per_user AS user"
+     "WITH p AS (SELECT run_id, workload, model, class, system, output_tokens_per_s/chips AS per_chip, tokens_per_s_per_user AS user"
      " FROM v_point WHERE chips>0 AND output_tokens_per_s>0 AND tokens_per_s_per_user>0 AND " ANY("workload") " AND "
      ANY("class") " AND " ANY("chip") "),"
-     " f AS (SELECT *, max(per_chip) OVER (PARTITION BY workload, class, system ORDER BY user DESC, per_chip DESC"
+     " f AS (SELECT *, max(per_chip) OVER (PARTITION BY workload, model, class, system ORDER BY user DESC, per_chip DESC"
      " ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS better FROM p),"
      " b AS (SELECT run_id, per_chip AS best FROM f WHERE better IS NULL OR per_chip>better)"
-     " SELECT class, workload, system, chips, tokens_per_s_per_user, best AS output_tokens_per_s_per_chip, " LOAD ","
+     " SELECT class, workload, model, system, chips, tokens_per_s_per_user, best AS output_tokens_per_s_per_chip, " LOAD ","
      " ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST "ORDER BY workload, class, system, tokens_per_s_per_user"},
 
     {"prices", "the prices on file, newest first",
@@ -146,10 +146,10 @@ const struct named_query named_queries[] = {
     {"scaling", "token rate per chip against the smallest system of the same chip",
      {P_WORKLOAD, P_CLASS, P_CHIP},
      BEST("max", "output_tokens_per_s", "chips>0 AND " ANY("workload") " AND " ANY("class")
-          " AND " ANY("chip"), "workload, class, chip, chips")
-     "SELECT class, workload, chip, chips, output_tokens_per_s, best/chips AS output_tokens_per_s_per_chip,"
-     " best/chips/first_value(best/chips) OVER (PARTITION BY workload, class, chip ORDER BY chips) AS efficiency, "
-     LOAD ", " PROOF OF_BEST "ORDER BY workload, class, chip, chips"},
+          " AND " ANY("chip"), "workload, model, class, chip, chips")
+     "SELECT class, workload, model, chip, chips, output_tokens_per_s, best/chips AS output_tokens_per_s_per_chip,"
+     " best/chips/first_value(best/chips) OVER (PARTITION BY workload, model, class, chip ORDER BY chips) AS efficiency, "
+     LOAD ", " PROOF OF_BEST "ORDER BY workload, model, class, chip, chips"},
 
     {"signatures", "who signed each record",
      {{"campaign", "", "its name, * allowed"}, {"below", "1000000", "only records with fewer signatures"}},
@@ -160,20 +160,20 @@ const struct named_query named_queries[] = {
 
     {"sim-vs-measured", "a metric as simulated and as measured on the same workload, chip and load",
      {{"metric", "output_tokens_per_s", "its name"}, {"stat", "", "its statistic"}, P_WORKLOAD, P_CHIP},
-     "WITH v AS (SELECT class, workload, workload_version, chip, chips, load_kind, load_value, metric, stat, unit,"
+     "WITH v AS (SELECT class, workload, workload_version, model, chip, chips, load_kind, load_value, metric, stat, unit,"
      " avg(value) AS mean, count(*) AS n, min(signatures) AS signatures FROM v_result WHERE metric=:metric AND " ANY("stat")
      " AND " ANY("workload") " AND " ANY("chip") " AND class IN('simulated','measured')"
-     " GROUP BY class, workload, workload_version, chip, chips, load_kind, load_value, metric, stat, unit)"
-     " SELECT 'simulated/measured' AS class, m.workload, m.workload_version, m.chip, m.chips,"
+     " GROUP BY class, workload, workload_version, model, chip, chips, load_kind, load_value, metric, stat, unit)"
+     " SELECT 'simulated/measured' AS class, m.workload, m.workload_version, m.model, m.chip, m.chips,"
      " iif(m.load_value>0,printf('%s:%g',m.load_kind,m.load_value),m.load_kind) AS load, m.metric, m.stat, m.unit,"
      " s.mean AS simulated, m.mean AS measured, s.mean/m.mean-1 AS relative_error, s.n AS simulated_runs, m.n AS measured_runs,"
      " min(s.signatures,m.signatures) AS signatures FROM v m JOIN v s USING(workload, workload_version, chip, chips, load_kind,"
-     " load_value, metric, stat, unit) WHERE m.class='measured' AND s.class='simulated' AND m.mean<>0"
+     " load_value, metric, stat, unit) WHERE m.model IS s.model AND m.class='measured' AND s.class='simulated' AND m.mean<>0"
      " ORDER BY abs(relative_error) DESC"},
 
     {"training", "training runs: step time, token rate and utilisation",
      {P_WORKLOAD, P_CLASS, P_CHIP},
-     "SELECT class, workload, system, chips, max(iif(metric='step_ns' AND stat='p50', value, NULL))/1e6 AS step_p50_ms,"
+     "SELECT class, workload, model, system, chips, max(iif(metric='step_ns' AND stat='p50', value, NULL))/1e6 AS step_p50_ms,"
      " max(iif(metric='step_ns' AND stat='p99', value, NULL))/1e6 AS step_p99_ms,"
      " max(iif(metric='step_tokens_per_s', value, NULL)) AS step_tokens_per_s,"
      " max(iif(metric='step_tokens_per_s_per_chip', value, NULL)) AS step_tokens_per_s_per_chip,"

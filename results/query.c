@@ -517,17 +517,32 @@ int query_sql(struct store *s, const char *sql, int64_t time_limit_ns, enum quer
     return rc;
 }
 
-int query_schema(struct store *s, FILE *out, struct err *e) {
+int query_schema(struct store *s, enum query_format f, FILE *out, struct err *e) {
     sqlite3_stmt *st = NULL;
     bool row = true;
+    json_t *list = json_array();
     int rc = sql_prepare(
         &s->c,
-        "SELECT sql FROM sqlite_schema WHERE type IN('view','table') AND name NOT LIKE 'sqlite\\_%'"
+        "SELECT sql, type, name FROM sqlite_schema WHERE type IN('view','table') AND name NOT LIKE 'sqlite\\_%'"
         " ESCAPE '\\' ORDER BY type DESC, name",
         &st, e);
     while (!rc && !(rc = sql_step(&s->c, st, &row, e)) && row)
-        fprintf(out, "%s;\n\n", sql_text(st, 0));
+        if (f != QUERY_JSON)
+            fprintf(out, "%s;\n\n", sql_text(st, 0));
+        else if (json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "type", sql_text(st, 1), "name",
+                                                       sql_text(st, 2), "sql", sql_text(st, 0)))) {
+            rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+            break;
+        }
     sqlite3_finalize(st);
+    if (!rc && f == QUERY_JSON) {
+        json_t *root = json_pack("{s:O}", "objects", list);
+        if (!root || json_dumpf(root, out, JSON_COMPACT))
+            rc = err_set(e, root ? ASSAY_EENV : ASSAY_ENOMEM, "cannot write the schema");
+        putc('\n', out);
+        json_decref(root);
+    }
+    json_decref(list);
     if (!rc && (fflush(out) || ferror(out)))
         rc = err_set(e, ASSAY_EENV, "cannot write the schema");
     return rc;

@@ -41,7 +41,7 @@ int query_sql(
                             * blobs are strings. QUERY_CSV is RFC 4180; text that a spreadsheet
                             * would take for a formula gets an apostrophe in front. */
     enum query_format f, FILE *out, struct err *e) MUST_USE;
-/* The documented views and tables as SQL text. */
-int query_schema(struct store *s, FILE *out, struct err *e) MUST_USE;
+/* The documented views and tables as SQL text; QUERY_JSON: one object, {"objects":[{"type","name","sql"}]}. */
+int query_schema(struct store *s, enum query_format f, FILE *out, struct err *e) MUST_USE;
 
 #endif

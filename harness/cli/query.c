@@ -85,7 +85,7 @@ static int run_query(void *options, struct err *e) {
     if (rc)
         return rc;
     if (a->schema)
-        rc = query_schema(s, stdout, e);
+        rc = query_schema(s, format, stdout, e);
     else if (a->sql)
         rc = query_sql(s, a->sql, a->time_limit_ns, format, stdout, e);
     else

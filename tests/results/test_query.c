@@ -450,7 +450,7 @@ Test(results_query, the_schema_is_sql) {
     char *text = NULL;
     size_t n;
     FILE *out = open_memstream(&text, &n);
-    must(query_schema(s, out, &e), &e);
+    must(query_schema(s, QUERY_TABLE, out, &e), &e);
     fclose(out);
     sqlite3 *c;
     cr_assert(sqlite3_open(":memory:", &c) == SQLITE_OK);
@@ -458,5 +458,13 @@ Test(results_query, the_schema_is_sql) {
     cr_assert(strstr(text, "CREATE VIEW") < strstr(text, "CREATE TABLE")); /* the promise first */
     raw_exec(c, text);
     sqlite3_close(c);
+    free(text);
+    out = open_memstream(&text, &n);
+    must(query_schema(s, QUERY_JSON, out, &e), &e);
+    fclose(out);
+    json_t *root = json_loads(text, 0, NULL), *first = json_array_get(json_object_get(root, "objects"), 0);
+    cr_assert(eq(str, (char *)json_string_value(json_object_get(first, "type")), "view"));
+    cr_assert(contains(json_string_value(json_object_get(first, "sql")), "CREATE VIEW"));
+    json_decref(root);
     free(text);
 }
