@@ -388,25 +388,54 @@ static int load_file(const char *name, json_t **out, struct err *e) {
     return json_parse(f->data, f->size, f->path, out, e);
 }
 
-/* A relative trace path counts from the workload file's folder, or from the current one when it
- * came from an override or the workload is a shipped one. Then it must be readable. */
+/* A relative path in a workload file counts from that file's folder; one that came from an override, or
+ * stands in a shipped workload, from the current one. NULL: out of memory. */
+static const char *beside(struct workload *w, const char *name, const char *path) {
+    const char *slash = strrchr(name, '/');
+    if (path[0] == '/' || !slash)
+        return path;
+    size_t dir = (size_t)(slash - name) + 1, n = strlen(path);
+    char *full = arena_alloc(&w->arena, dir + n + 1, 1);
+    if (!full)
+        return NULL;
+    memcpy(full, name, dir);
+    memcpy(full + dir, path, n + 1);
+    return full;
+}
+
+static bool overridden(const struct workload *w, const char *key) {
+    size_t n = strlen(key);
+    for (int i = 0; i < w->noverrides; i++)
+        if (!strncmp(w->overrides[i], key, n) && w->overrides[i][n] == '=')
+            return true;
+    return false;
+}
+
+/* Before the overrides, because one may reach into the model. */
+static int resolve_model(struct workload *w, const char *name, json_t *json, struct err *e) {
+    const char *model = json_string_value(json_object_get(json, "model"));
+    if (!model || !is_path(model))
+        return 0;
+    const char *full = beside(w, name, model);
+    return full && !json_object_set_new(json, "model", json_string(full)) ? 0 : out_of_memory(e);
+}
+
+static int resolve_rules(struct workload *w, const char *name, struct err *e) {
+    if (w->rules && is_path(w->rules) && !overridden(w, "rules"))
+        w->rules = beside(w, name, w->rules);
+    else
+        return 0;
+    return w->rules ? 0 : out_of_memory(e);
+}
+
+/* A trace must be readable, too. */
 static int resolve_trace(struct workload *w, const char *name, struct err *e) {
     if (!w->trace_path)
         return 0;
-    bool overridden = false;
-    for (int i = 0; i < w->noverrides; i++)
-        overridden = overridden || strncmp(w->overrides[i], "trace=", 6) == 0 ||
-                     strncmp(w->overrides[i], "trace.path=", 11) == 0;
-    const char *slash = strrchr(name, '/');
-    if (w->trace_path[0] != '/' && slash && !overridden) {
-        size_t dir = (size_t)(slash - name) + 1, n = strlen(w->trace_path);
-        char *full = arena_alloc(&w->arena, dir + n + 1, 1);
-        if (!full)
-            return out_of_memory(e);
-        memcpy(full, name, dir);
-        memcpy(full + dir, w->trace_path, n + 1);
-        w->trace_path = full;
-    }
+    if (!overridden(w, "trace") && !overridden(w, "trace.path"))
+        w->trace_path = beside(w, name, w->trace_path);
+    if (!w->trace_path)
+        return out_of_memory(e);
     struct stat st; /* a device or a pipe may have no end, and a trace is read more than once */
     bool there = stat(w->trace_path, &st) == 0;
     if (there && S_ISREG(st.st_mode) && access(w->trace_path, R_OK) == 0)
@@ -434,8 +463,10 @@ int workload_load(const char *name, const char *const *overrides, int noverrides
         rc = out_of_memory(e);
         goto out;
     }
-    if ((rc = workload_apply_overrides(w, json, overrides, noverrides, e)) ||
-        (rc = read_definition(w, json, name, e)) || (rc = put_overrides(w, e)))
+    if ((rc = resolve_model(w, name, json, e)) ||
+        (rc = workload_apply_overrides(w, json, overrides, noverrides, e)) ||
+        (rc = read_definition(w, json, name, e)) || (rc = put_overrides(w, e)) ||
+        (rc = resolve_rules(w, name, e)))
         goto out;
     rc = resolve_trace(w, name, e);
 out:

@@ -76,7 +76,7 @@ struct workload {
     int64_t warmup_requests; /* issued before the measured window, by the same pattern */
     int64_t warmup_ns;       /* or for that long */
     uint64_t seed;
-    const char *rules; /* rule pack name, NULL = "default" */
+    const char *rules; /* rule pack, name or resolved path; NULL = "default" */
 
     struct dist isl,
         osl; /* input, output tokens of a request, or of a session's turn (new tokens) */
@@ -112,7 +112,8 @@ struct workload {
 /* name: of the shipped library, or a path. overrides: "json.path=value" texts (--set, --isl, …),
  * applied in order to the file's JSON before validation. isl=N and osl=N keep a range ratio and
  * replace any other kind of length; warmup=10 counts requests, warmup=30s is a time; a path into
- * "model" works also when the file only names the model.
+ * "model" works also when the file only names the model. Relative paths in a file (model, rules, trace)
+ * count from the file's folder, those of overrides from the current one.
  * Errors name file and JSON pointer (ASSAY_EINPUT) or the override (ASSAY_EUSAGE). */
 int workload_load(const char *name, const char *const *overrides, int noverrides,
                   struct workload **out, struct err *e) MUST_USE;

@@ -489,3 +489,23 @@ Test(workloads_workload, trace_paths_are_resolved_beside_the_file) {
     cr_assert(eq(str, (char *)(uintptr_t)w->trace_path, "tests/data/workloads/mooncake.jsonl"));
     workload_free(w);
 }
+
+/* So do those of a model and a rule pack; those of overrides count from the current folder. */
+Test(workloads_workload, model_and_rules_are_resolved_beside_the_file) {
+    struct workload *w = load("tests/data/workloads/beside.json", NULL, 0);
+    cr_assert(eq(i64, w->model.layers, 2));
+    cr_assert(eq(str, (char *)(uintptr_t)w->rules, "tests/data/workloads/pack/rules.json"));
+    cr_assert(eq(str,
+                 (char *)(uintptr_t)json_string_value(json_object_get(w->effective_json, "rules")),
+                 "pack/rules.json"));
+    workload_free(w);
+    static const char *const inside[] = {"model.num_hidden_layers=3"};
+    w = load("tests/data/workloads/beside.json", inside, 1);
+    cr_assert(eq(i64, w->model.layers, 3));
+    workload_free(w);
+    static const char *const o[] = {"model=tests/data/workloads/small/config.json", "rules=x/y.json"};
+    w = load("tests/data/workloads/beside.json", o, 2);
+    cr_assert(eq(i64, w->model.layers, 2));
+    cr_assert(eq(str, (char *)(uintptr_t)w->rules, "x/y.json"));
+    workload_free(w);
+}
