@@ -78,7 +78,10 @@ static int pem_decode(const char *pem, size_t n, const char *name, const char *l
         i++;
     if (n - i < nbegin || memcmp(pem + i, begin, nbegin) != 0) {
         rc = err_set(e, ASSAY_EINPUT, "%s: expected '%s'%s", name, begin,
-                     memmem(pem, n, "ENCRYPTED", 9) ? ", found an encrypted key" : "");
+                     memmem(pem, n, "ENCRYPTED", 9)              ? ", found an encrypted key"
+                     : memmem(pem, n, "BEGIN PRIVATE KEY", 17)   ? ", found a private key"
+                     : memmem(pem, n, "BEGIN PUBLIC KEY", 16)    ? ", found a public key"
+                                                                 : "");
         goto out;
     }
     for (i += nbegin; i < n && pem[i] != '-'; i++) {
