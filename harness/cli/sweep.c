@@ -6,6 +6,7 @@
 #include "harness/cli/verbs.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct sweep_args {
@@ -161,8 +162,57 @@ static int check_patterns(const struct sweep_axis *axis, int n, struct err *e) {
     return 0;
 }
 
-static int dry_run(const struct sweep_args *a, const struct run_options *base,
+/* A line a point; 'assay run --dry-run' shows one in full. */
+static void print_plan(const json_t *root, const struct sweep_axis *axis, int n, struct arena *arena,
+                       FILE *out) {
+    static const struct {
+        const char *heading, *group, *member;
+        const char *(*format)(char *out, double v);
+    } columns[] = {
+        {"requests or steps", "plan", "requests_or_steps", fmt_number},
+        {"mean ISL", "plan", "mean_input_tokens", fmt_number},
+        {"mean OSL", "plan", "mean_output_tokens", fmt_number},
+        {"least s", "estimate", "least_seconds", fmt_number},
+        {"log", "estimate", "log_bytes", fmt_bytes},
+        {"memory", "estimate", "memory_bytes", fmt_bytes},
+    };
+    enum { COLUMNS = sizeof columns / sizeof *columns };
+    _Static_assert(SWEEP_AXES_MAX + COLUMNS <= TABLE_COLUMNS_MAX, "columns");
+    const char *headings[TABLE_COLUMNS_MAX];
+    char align[TABLE_COLUMNS_MAX + 1] = {0};
+    int width = 0;
+    for (int i = 0; i < n; i++)
+        headings[width++] = axis[i].name;
+    for (int i = 0; i < COLUMNS; i++)
+        headings[width++] = columns[i].heading;
+    memset(align, 'r', (size_t)width);
+    struct table t;
+    table_init(&t, arena, align, headings);
+    const json_t *points = json_object_get(root, "points");
+    for (size_t k = 0; k < json_array_size(points); k++) {
+        const json_t *p = json_array_get(points, k);
+        for (int i = 0; i < n; i++) {
+            char *text = json_dumps(json_object_get(json_object_get(p, "over"), axis[i].name),
+                                    JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
+            table_cell(&t, text);
+            free(text);
+        }
+        for (int i = 0; i < COLUMNS; i++) {
+            char text[FMT_BYTES];
+            const json_t *v =
+                json_object_get(json_object_get(p, columns[i].group), columns[i].member);
+            table_cell(&t, json_is_integer(v) && columns[i].format == fmt_number
+                               ? fmt_count(text, json_integer_value(v))
+                           : json_is_number(v) ? columns[i].format(text, json_number_value(v))
+                                               : "-");
+        }
+    }
+    table_print(&t, out, 0);
+}
+
+static int dry_run(struct sweep_args *a, const struct run_options *base,
                    const struct sweep_axis *axis, int n, struct err *e) {
+    struct arena *arena = &a->run.c.arena;
     json_t *plan = NULL;
     int rc = sweep_plan(base, axis, n, &plan, e);
     if (rc)
@@ -170,7 +220,7 @@ static int dry_run(const struct sweep_args *a, const struct run_options *base,
     if (a->run.c.json)
         out_json(plan, stdout);
     else
-        out_tree(plan, 0, stdout);
+        print_plan(plan, axis, n, arena, stdout);
     json_decref(plan);
     return 0;
 }
@@ -224,8 +274,8 @@ const struct verb verb_sweep = {
         "record, and marks the points that no other beats in output tokens per second per chip and in "
         "tokens per second per user. A point that fails is reported and the sweep goes on; the exit "
         "code is the worst of all points.",
-    .examples = "assay sweep inferencex-1k1k --backend tpu-sim -o chip=v6e --concurrency 1,2,4,8,16,32,64\n"
-                "assay sweep inferencex-1k1k --backend tpu-sim -o chip=v6e --over o.chips=4,8 --rate 1,2,4\n"
+    .examples = "assay sweep inferencex-1k1k --backend tpu-sim -o chip=v6e -o chips=8 --concurrency 1,4,16,64\n"
+                "assay sweep chat-serving --backend tpu-sim -o chips=8 --over o.chip=v5p,v6e --rate 1,2 --requests 300\n"
                 "assay sweep inferencex-1k1k --backend null --over isl=512,1024,2048 --json\n",
     .args_min = 1,
     .args_max = 1,

@@ -160,6 +160,15 @@ static double pattern_seconds(const struct workload *w, const struct plan_facts 
     return 0;
 }
 
+/* A backend with a virtual clock may have an option for the real one (null: clock=real). */
+static bool is_virtual(const struct prepared *p) {
+    json_t *options = options_to_json(p->ops->options, p->options);
+    const char *clock = json_string_value(json_object_get(options, "clock"));
+    bool real = clock && !strcmp(clock, "real");
+    json_decref(options);
+    return (p->ops->caps & BACKEND_VIRTUAL_CLOCK) && !real;
+}
+
 int run_plan(const struct run_options *o, json_t **out, struct err *e) {
     struct prepared p;
     int rc = prepare_load(o, &p, e);
@@ -186,8 +195,10 @@ int run_plan(const struct run_options *o, json_t **out, struct err *e) {
         json_object_set_new(plan, "walked_requests", json_integer(f.requests));
     }
     double seconds = pattern_seconds(w, &f, total);
-    if (seconds > 0)
+    if (seconds > 0) {
         json_object_set_new(estimate, "least_seconds", json_real(seconds));
+        json_object_set_new(estimate, "clock", json_string(is_virtual(&p) ? "virtual" : "real"));
+    }
     /* the log takes about 4 bytes a token event and 16 a request; metrics at most 64 bytes a
      * request and 8 a token event (harness/measure/metrics.h) */
     if (total >= 0 && f.requests) {

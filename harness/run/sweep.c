@@ -151,6 +151,25 @@ static void choose_values(struct sweep *s, struct sweep_point *p, int index) {
     p->step_tokens_per_s = ABSENT;
 }
 
+/* NULL: out of memory. */
+static json_t *over_json(const struct sweep *s, const struct sweep_point *p) {
+    json_t *over = json_object();
+    int bad = !over;
+    for (int i = 0; i < s->naxes && !bad; i++) {
+        /* numbers as numbers: a plot's axis */
+        int64_t whole;
+        double number;
+        json_t *v = !parse_i64(p->value[i], &whole)    ? json_integer(whole)
+                    : !parse_f64(p->value[i], &number) ? json_real(number)
+                                                       : json_string(p->value[i]);
+        bad = json_object_set_new(over, s->axis[i].name, v);
+    }
+    if (!bad)
+        return over;
+    json_decref(over);
+    return NULL;
+}
+
 int sweep_plan(const struct run_options *base, const struct sweep_axis *axes, int naxes,
                json_t **out, struct err *e) {
     struct sweep s;
@@ -167,6 +186,8 @@ int sweep_plan(const struct run_options *base, const struct sweep_axis *axes, in
         rc = point_options(base, &s, p, &texts, &o, e);
         if (!rc && (rc = run_plan(&o, &plan, e)))
             err_wrap(e, "point %s", p->label);
+        if (!rc && json_object_set_new(plan, "over", over_json(&s, p)))
+            rc = err_set(e, ASSAY_ENOMEM, "out of memory");
         if (!rc && json_array_append_new(points, plan))
             rc = err_set(e, ASSAY_ENOMEM, "out of memory");
     }
@@ -235,18 +256,8 @@ static int put_number(json_t *o, const char *name, double v) {
 }
 
 static json_t *point_to_json(const struct sweep *s, const struct sweep_point *p) {
-    json_t *over = json_object(), *o = json_object();
-    int bad = 0;
-    for (int i = 0; i < s->naxes; i++) {
-        /* numbers as numbers: a plot's axis */
-        int64_t whole;
-        double number;
-        json_t *v = !parse_i64(p->value[i], &whole)    ? json_integer(whole)
-                    : !parse_f64(p->value[i], &number) ? json_real(number)
-                                                       : json_string(p->value[i]);
-        bad |= json_object_set_new(over, s->axis[i].name, v);
-    }
-    bad |= json_object_set_new(o, "over", over);
+    json_t *o = json_object();
+    int bad = json_object_set_new(o, "over", over_json(s, p));
     bad |= json_object_set_new(o, "exit", json_integer(err_exit_code(p->code)));
     if (*p->error)
         bad |= json_object_set_new(o, "error", json_string(p->error));

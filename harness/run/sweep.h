@@ -64,7 +64,7 @@ int sweep_execute(const struct run_options *base, const struct sweep_axis *axes,
                   sweep_visit_fn *visit, void *ctx, struct sweep *s, struct err *e) MUST_USE;
 void sweep_release(struct sweep *s);
 
-/* {"points":[run_plan of each point]}; runs nothing. New reference. */
+/* {"points":[run_plan of each point, with "over"]}; runs nothing. New reference. */
 int sweep_plan(const struct run_options *base, const struct sweep_axis *axes, int naxes,
                json_t **out, struct err *e) MUST_USE;
 
