@@ -111,6 +111,22 @@ static void option_row(FILE *out, const struct option *o) {
     term_wrap(out, text, COLUMN, COLUMN, term_width(out));
 }
 
+static void backend_rows(FILE *out, const struct option *table) {
+    int width = 0;
+    for (const struct option *o = table; o && o->type != OPT_END; o++)
+        if (!(o->flags & OPTION_HIDDEN) && (int)strlen(o->name) > width)
+            width = (int)strlen(o->name);
+    for (const struct option *o = table; o && o->type != OPT_END; o++) {
+        char remarks[512], text[1024];
+        if (o->flags & OPTION_HIDDEN)
+            continue;
+        options_remarks(o, remarks, sizeof remarks);
+        snprintf(text, sizeof text, "%s%s", o->help ? o->help : "", remarks);
+        fprintf(out, "  %-*s  ", width, o->name);
+        term_wrap(out, text, width + 4, width + 4, term_width(out));
+    }
+}
+
 void help_verb(const struct verb *v, FILE *out) {
     fprintf(out, "assay %s%s%s [OPTIONS]\n\n  ", v->name, *v->usage ? " " : "", v->usage);
     term_wrap(out, v->about, 2, 2, term_width(out));
@@ -124,8 +140,7 @@ void help_verb(const struct verb *v, FILE *out) {
             char title[256];
             snprintf(title, sizeof title, "--backend %s: %s", (*b)->name, (*b)->summary);
             heading(out, title);
-            if ((*b)->options && (*b)->options->type != OPT_END)
-                options_help((*b)->options, out, 2);
+            backend_rows(out, (*b)->options);
         }
     if (v->examples) {
         heading(out, "examples");

@@ -5,7 +5,9 @@
 
 #include "backends/backend.h"
 #include "harness/cli/args.h"
+#include "harness/cli/verbs.h"
 #include "harness/core/embed.h"
+#include "results/query.h"
 
 #include <string.h>
 
@@ -63,6 +65,56 @@ static void value_case(FILE *out, const struct option *o) {
     }
 }
 
+static void query_names(FILE *out) {
+    for (const struct named_query *q = named_queries; q->name; q++)
+        fprintf(out, " %s", q->name);
+}
+
+static void shipped_names(FILE *out) {
+    embedded_names(out, "workloads/library");
+    embedded_names(out, "workloads/models");
+    embedded_names(out, "backends/tpu_sim/chips");
+    embedded_names(out, "schemas/rules");
+}
+
+static void workload_names(FILE *out) {
+    embedded_names(out, "workloads/library");
+}
+
+static void workload_and_model_names(FILE *out) {
+    embedded_names(out, "workloads/library");
+    embedded_names(out, "workloads/models");
+}
+
+static void verb_names(FILE *out) {
+    for (const struct verb *const *v = verb_all; *v; v++)
+        fprintf(out, " %s", (*v)->name);
+}
+
+static void key_actions(FILE *out) {
+    fputs(" new list trust revoke", out);
+}
+
+static void price_actions(FILE *out) {
+    fputs(" add list", out);
+}
+
+static void newest(FILE *out) {
+    fputs(" latest", out);
+}
+
+/* What a verb's argument may be, beside files. */
+static const struct {
+    const struct verb *verb;
+    void (*names)(FILE *out);
+} arguments[] = {
+    {&verb_run, workload_names},    {&verb_sweep, workload_names},
+    {&verb_serve, workload_and_model_names}, {&verb_inspect, shipped_names},
+    {&verb_query, query_names},     {&verb_verify, newest},
+    {&verb_show, newest},           {&verb_key, key_actions},
+    {&verb_price, price_actions},   {&verb_help, verb_names},
+};
+
 void help_completion_bash(FILE *out) {
     fputs("# bash completion for assay, written by 'assay help --completion bash'\n"
           "_assay() {\n"
@@ -107,20 +159,15 @@ void help_completion_bash(FILE *out) {
             if (!(o->flags & OPTION_HIDDEN))
                 fprintf(out, "%s--%s", i ? " " : "", o->name);
         fputs("'", out);
-        if (strstr((*v)->usage, "WORKLOAD") || strstr((*v)->usage, "FILE")) {
+        if (strstr((*v)->usage, "WORKLOAD") || strstr((*v)->usage, "FILE") ||
+            strstr((*v)->usage, "DATA"))
             fputs(" files=1", out);
-            if (strstr((*v)->usage, "WORKLOAD")) {
+        for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++)
+            if (arguments[i].verb == *v) {
                 fputs("\n            [ \"${cur#-}\" = \"$cur\" ] && words='", out);
-                embedded_names(out, "workloads/library");
+                arguments[i].names(out);
                 fputs("'", out);
             }
-        }
-        if (*v == &verb_help) {
-            fputs("\n            [ \"${cur#-}\" = \"$cur\" ] && words='", out);
-            for (const struct verb *const *u = verb_all; *u; u++)
-                fprintf(out, "%s ", (*u)->name);
-            fputs("'", out);
-        }
         fputs(" ;;\n", out);
     }
     fputs("    esac\n"

@@ -83,7 +83,7 @@ static void backend_rows(FILE *out) {
         text(out, (*b)->summary);
         putc('\n', out);
         for (const struct option *o = (*b)->options; o && o->type != OPT_END; o++) {
-            char words[256], remarks[256];
+            char words[256], remarks[512];
             const char *word = args_value_word(o, words, sizeof words);
             if (o->flags & OPTION_HIDDEN)
                 continue;
@@ -92,7 +92,7 @@ static void backend_rows(FILE *out) {
             fputs("\\fR=\\fI", out);
             text(out, word ? word : "BOOL");
             fputs("\\fR\n", out);
-            help_remarks(o, remarks, sizeof remarks);
+            options_remarks(o, remarks, sizeof remarks);
             text(out, o->help ? o->help : "");
             text(out, remarks);
             putc('\n', out);

@@ -162,7 +162,7 @@ const struct verb verb_key = {
         "no more, this machine's own key included; KEYID may be a name, or a beginning of the id of "
         "eight digits and more.",
     .examples = "assay key list\n"
-                "assay key trust lab-a.pem --name lab-a\n"
+                "assay key trust lab-a.pem.pub --name lab-a\n"
                 "assay key revoke lab-a\n",
     .args_min = 1,
     .args_max = 2,

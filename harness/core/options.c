@@ -147,13 +147,6 @@ const char *nearest_name(const char *name, const char *const *candidates, size_t
 
 /* ---- rows ---- */
 
-static size_t table_size(const struct option *table) {
-    size_t n = 0;
-    while (table[n].type != OPT_END)
-        n++;
-    return n;
-}
-
 static const struct option *find_row(const struct option *table, const char *name) {
     for (; table->type != OPT_END; table++)
         if (strcmp(table->name, name) == 0)
@@ -484,24 +477,47 @@ json_t *options_to_json(const struct option *table, const void *object) {
     return out;
 }
 
-void options_help(const struct option *table, FILE *out, int indent) {
-    size_t width = 0;
-    for (size_t i = 0, n = table_size(table); i < n; i++)
-        if (!(table[i].flags & OPTION_HIDDEN) && strlen(table[i].name) > width)
-            width = strlen(table[i].name);
-    for (; table->type != OPT_END; table++) {
-        if (table->flags & OPTION_HIDDEN)
-            continue;
-        struct buf b;
-        buf_init(&b, 4096);
-        expectation(table, &b);
-        fprintf(out, "%*s%-*s  %s", indent, "", (int)width, table->name,
-                table->help ? table->help : "");
-        fprintf(out, " (%s%s%s", b.p ? b.p : "", table->unit ? ", " : "",
-                table->unit ? table->unit : "");
-        if (table->def && *table->def)
-            fprintf(out, "; default %s", table->def);
-        fprintf(out, ")\n");
-        buf_release(&b);
+/* 3600000000000 -> "3600s", in the largest unit that leaves an integer. */
+static void put_duration(struct buf *b, double ns) {
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}};
+    size_t i = 0;
+    while (i < 3 && (ns < units[i].ns || ns != floor(ns / units[i].ns) * units[i].ns))
+        i++;
+    buf_printf(b, "%.15g%s", ns > 0 ? ns / units[i].ns : 0, ns > 0 ? units[i].unit : "s");
+}
+
+void options_remarks(const struct option *row, char *out, size_t bytes) {
+    static const char *const nouns[] = {
+        [OPT_BOOL] = "on or off", [OPT_I64] = "integer",       [OPT_U64] = "integer",
+        [OPT_F64] = "number",     [OPT_DURATION] = "duration", [OPT_BYTES] = "size",
+        [OPT_JSON] = "JSON",
+    };
+    struct buf b;
+    buf_init(&b, 4096);
+    bool ranged = row->min != 0 || row->max != 0;
+    if (row->type == OPT_ENUM)
+        for (int i = 0; row->choices[i]; i++)
+            buf_printf(&b, "%s%s", i ? ", " : "", row->choices[i]);
+    else if (row->type != OPT_STR)
+        buf_puts(&b, nouns[row->type]);
+    if (ranged && row->type == OPT_DURATION) {
+        buf_putc(&b, ' ');
+        put_duration(&b, row->min);
+        buf_puts(&b, "..");
+        put_duration(&b, row->max);
+    } else if (ranged && row->max >= 1e300) {
+        buf_printf(&b, " >= %.15g", row->min);
+    } else if (ranged) {
+        buf_printf(&b, " %.15g..%.15g", row->min, row->max);
     }
+    if (row->unit && row->type != OPT_DURATION)
+        buf_printf(&b, "%s%s", b.n ? ", " : "", row->unit);
+    if (row->def && *row->def)
+        buf_printf(&b, "%sdefault %s", b.n ? "; " : "", row->def);
+    bool any = b.n && !b.failed;
+    snprintf(out, bytes, "%s%s%s", any ? " (" : "", any ? b.p : "", any ? ")" : "");
+    buf_release(&b);
 }

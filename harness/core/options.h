@@ -68,8 +68,9 @@ int options_from_json(const struct option *table, void *object, const json_t *js
  * OPT_STR NULL and OPT_JSON fields are left out; integers beyond 2^53-1 are strings. */
 json_t *options_to_json(const struct option *table, const void *object);
 
-/* One line a row: name, unit, default, range, help. */
-void options_help(const struct option *table, FILE *out, int indent);
+/* " (an integer in 1..64, chips; default 1)": type, range, unit and default for help; "" when there is
+ * nothing to say. */
+void options_remarks(const struct option *row, char *out, size_t bytes);
 
 /* The candidate nearest to name by edit distance, NULL when none is near. For "did you mean". */
 const char *nearest_name(const char *name, const char *const *candidates, size_t n);

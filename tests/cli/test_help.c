@@ -3,6 +3,7 @@
  * without being in the help, the manual page and the completion. */
 #include "harness/cli/args.h"
 #include "harness/cli/verb.h"
+#include "harness/cli/verbs.h"
 #include "tests/cli/child.h"
 
 #include <criterion/criterion.h>
@@ -107,10 +108,29 @@ Test(cli_help, completion_is_bash_and_names_all) {
     snprintf(script, sizeof script,
              "%s\nCOMP_WORDS=(assay ins); COMP_CWORD=1; _assay; echo \"${COMPREPLY[*]}\"\n"
              "COMP_WORDS=(assay help --comp); COMP_CWORD=2; _assay; echo \"${COMPREPLY[*]}\"\n"
-             "COMP_WORDS=(assay help --completion b); COMP_CWORD=3; _assay; echo \"${COMPREPLY[*]}\"\n",
+             "COMP_WORDS=(assay help --completion b); COMP_CWORD=3; _assay; echo \"${COMPREPLY[*]}\"\n"
+             "COMP_WORDS=(assay query chips); COMP_CWORD=2; _assay; echo \"${COMPREPLY[*]}\"\n"
+             "COMP_WORDS=(assay key tr); COMP_CWORD=2; _assay; echo \"${COMPREPLY[*]}\"\n",
              c->out);
     cr_assert(eq(int, pipe_into("bash -s", script, said, sizeof said), 0));
-    cr_assert(eq(str, (char *)said, "inspect\n--completion\nbash\n"));
+    cr_assert(eq(str, (char *)said, "inspect\n--completion\nbash\nchips-for-rate\ntrust\n"));
+}
+
+/* What help says to type works, where it needs no endpoint, file or earlier run. */
+Test(cli_help, examples_work, .timeout = 120) {
+    static const struct verb *const verbs[] = {&verb_run, &verb_sweep, &verb_inspect};
+    int ran = 0;
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        for (const char *s = verbs[i]->examples; *s; s += strcspn(s, "\n") + 1) {
+            char line[256];
+            snprintf(line, sizeof line, "%.*s", (int)strcspn(s, "\n"), s);
+            if (strstr(line, "http"))
+                continue;
+            const struct child *c = assay(line + sizeof "assay " - 1);
+            cr_assert(eq(int, c->status, 0), "%s: %s", line, c->err);
+            ran++;
+        }
+    cr_assert(ge(int, ran, 8));
 }
 
 Test(cli_help, man_page_is_troff_and_names_all) {
