@@ -82,13 +82,20 @@ static int list_all(json_t *root, struct err *e) {
     return bad ? err_set(e, ASSAY_ENOMEM, "out of memory") : 0;
 }
 
-/* How much of a description fits a list: up to its first full stop or semicolon. */
+/* How much of a description fits a list: its first sentence, of a long one the part before a colon,
+ * bracket or comma. */
 static int first_sentence(const char *s) {
-    enum { LONGEST = 160 };
-    int n = 0;
-    while (s[n] && n < LONGEST && s[n] != ';' && !(s[n] == '.' && (!s[n + 1] || s[n + 1] == ' ')))
-        n++;
-    return n;
+    enum { LONG = 90 };
+    int n = 0, end = 0, depth = 0;
+    for (; s[n] && n < LONG; n++) {
+        bool stop = s[n] == ';' || (s[n] == '.' && (!s[n + 1] || s[n + 1] == ' '));
+        if (stop)
+            return n;
+        if (n && !depth && strchr(":,(", s[n]) && s[s[n] == '(' ? n - 1 : n + 1] == ' ')
+            end = s[n] == '(' ? n - 1 : n;
+        depth += (s[n] == '(') - (s[n] == ')');
+    }
+    return s[n] && end ? end : n;
 }
 
 static void print_list(const json_t *root, struct arena *a, FILE *out) {

@@ -104,9 +104,12 @@ static void walk_release(struct walk *w) {
     free(w->turns);
 }
 
-static int walk_facts(struct walk *w, json_t *facts, struct err *e) {
-    int bad = json_object_set_new(facts, w->whole ? "requests" : "requests_read",
-                                  json_integer((json_int_t)w->n));
+/* "requests" are those of the measured window, as in the definition; lengths are of all. */
+static int walk_facts(const struct workload *load, struct walk *w, json_t *facts, struct err *e) {
+    json_int_t n = (json_int_t)w->n;
+    if (w->whole && load->warmup_requests <= n)
+        n -= load->warmup_requests;
+    int bad = json_object_set_new(facts, w->whole ? "requests" : "requests_read", json_integer(n));
     if (w->n) {
         bad |= json_object_set_new(facts, "isl", inspect_spread(w->isl, w->n));
         bad |= json_object_set_new(facts, "osl", inspect_spread(w->osl, w->n));
@@ -125,7 +128,7 @@ static int plan_facts(const struct workload *load, json_t *facts, struct err *e)
     struct walk w = {0};
     int rc = walk_plan(load, &w, e);
     if (!rc)
-        rc = walk_facts(&w, facts, e);
+        rc = walk_facts(load, &w, facts, e);
     walk_release(&w);
     return rc;
 }

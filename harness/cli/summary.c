@@ -117,6 +117,7 @@ void summary_latencies(const json_t *metrics, struct arena *a, FILE *out) {
     static const char *const headings[] = {"latency", "mean", "p50", "p90", "p99", "max"};
     enum { STATS = sizeof stats / sizeof *stats };
     struct table t;
+    bool missing = false;
     table_init(&t, a, "lrrrrr", headings);
     for (size_t i = 0; i < sizeof latencies / sizeof *latencies; i++) {
         const json_t *m = json_object_get(metrics, latencies[i].member);
@@ -127,12 +128,15 @@ void summary_latencies(const json_t *metrics, struct arena *a, FILE *out) {
             char text[FMT_BYTES];
             const json_t *v = json_object_get(m, stats[s]);
             table_cell(&t, json_is_number(v) ? fmt_ns(text, json_number_value(v)) : "-");
+            missing |= !json_is_number(v);
         }
     }
     if (t.n) {
         putc('\n', out);
         table_print(&t, out, 0);
     }
+    if (missing)
+        fputs("-: too few observations for this percentile\n", out);
 }
 
 static void throughput(const json_t *metrics, struct arena *a, FILE *out) {

@@ -79,7 +79,8 @@ Test(cli_inspect, chips_have_the_published_peaks) {
 
 Test(cli_inspect, workloads_are_walked) {
     json_t *v = inspect("inferencex-1k1k");
-    cr_assert(eq(i64, json_integer_value(json_object_get(v, "requests")), 64 * 12));
+    cr_assert(eq(i64, json_integer_value(json_object_get(v, "requests")), 64 * 10));
+    cr_assert(eq(i64, json_integer_value(json_object_get(v, "warmup_requests")), 64 * 2));
     json_t *isl = json_object_get(v, "isl");
     /* uniform in [int(0.8 * 1024), 1024] */
     CHECK(json_integer_value(json_object_get(isl, "min")) >= 819);
