@@ -49,7 +49,7 @@ int serve_identity_fill(struct serve_identity *id, const struct serve_options *o
     snprintf(chip, sizeof chip, "%s", info->chip[0] ? info->chip : "none");
     for (char *c = chip; *c; c++)
         if (!(*c >= 'a' && *c <= 'z') && !(*c >= 'A' && *c <= 'Z') && !(*c >= '0' && *c <= '9') &&
-            !strchr("._-+", *c))
+            !strchr("._-+=@", *c))
             *c = '_';
     const char *class_name = result_class_name(info->result_class);
     char digest[65];

@@ -120,3 +120,19 @@ Test(backends_http_serve, a_simulated_chip_stays_simulated, .timeout = 60) {
     fixture_stop(&f);
     stop(&s);
 }
+
+/* A what-if has the same name through the endpoint as without it. */
+Test(backends_http_serve, a_chip_with_other_figures_keeps_its_name, .timeout = 60) {
+    static struct server s;
+    static struct fixture f;
+    start(&s, &backend_tpu_sim,
+          (const char *const[]){"chip=v6e", "chips=8", "chip.hbm_gbps=3276", NULL});
+    open_client(&f, &s, "api=chat");
+    struct backend_info info;
+    cr_assert(zero(int, backend_http.describe(f.backend, &info, &f.err)));
+    cr_assert(eq(str, info.chip, "v6e+hbm_gbps=3276"));
+    cr_assert(eq(i64, info.chips, 8));
+    json_decref(info.details);
+    fixture_stop(&f);
+    stop(&s);
+}
