@@ -4,7 +4,11 @@
  *
  * Without delays a request is done when submitted: one token event, then DONE with the wanted tokens.
  * With ttft or tpot the answer is scheduled: first token at +ttft, the rest each +tpot, either as one
- * event per token (stream=on) or as first token and end. */
+ * event per token (stream=on) or as first token and end.
+ *
+ * With servers=c at most c requests are answered at a time, each by one server from its start to its last
+ * token; others wait in the order in which they came. Fed by Poisson arrivals that is M/G/c of queueing
+ * theory: a system whose limits are known in closed form, to check a search for them. */
 #include "backends/backend.h"
 
 #include "harness/core/clock.h"
@@ -18,6 +22,7 @@ struct null_options {
     int64_t ttft_ns, tpot_ns, spin_ns;
     bool stream;
     uint64_t fail_every;
+    int64_t servers;
 };
 enum { NULL_VIRTUAL, NULL_REAL };
 static const char *const clocks[] = {"virtual", "real", NULL};
@@ -33,6 +38,8 @@ static const struct option null_table[] = {
              "machine oversleeps (assay doctor); more is more exact and burns a core"},
     {"fail_every", OPT_U64, AT(fail_every), .def = "0",
      .help = "every n-th request fails with in_band_error; 0 = none"},
+    {"servers", OPT_I64, AT(servers), .min = 0, .max = 1e6, .def = "0",
+     .help = "requests that are answered at a time, the others queue; needs ttft or tpot; 0 = all"},
     {0},
 };
 
@@ -50,6 +57,9 @@ struct null_backend {
     int64_t now_ns, origin_ns;
     struct pending *heap;
     size_t n, cap;
+    size_t servers;        /* of this thread; 0 = no queue */
+    struct pending *queue; /* ring of those that wait for a server; at_ns is not used yet */
+    size_t waiting, queue_head, queue_cap;
 };
 
 static int64_t null_now(struct backend *b) {
@@ -68,6 +78,14 @@ static int null_open(const struct backend_open_args *args, struct backend **out,
     s->sink = args->sink;
     s->origin_ns = args->origin_ns;
     bool delays = s->o.ttft_ns || s->o.tpot_ns;
+    if (s->o.servers && (!delays || s->o.servers < args->shards)) {
+        free(s);
+        return delays ? err_set(e, ASSAY_EUSAGE, "-o servers: %u threads cannot share fewer servers",
+                                args->shards)
+                      : err_set(e, ASSAY_EUSAGE, "-o servers: expected -o ttft or -o tpot beside it");
+    }
+    /* threads share the servers as they share a concurrency */
+    s->servers = (size_t)(s->o.servers / args->shards + (args->shard < s->o.servers % args->shards));
     s->cap = !delays ? 0 : args->max_in_flight ? (size_t)args->max_in_flight : 1024;
     if (s->cap && !(s->heap = calloc(s->cap, sizeof *s->heap))) {
         free(s);
@@ -127,6 +145,23 @@ static int push(struct null_backend *s, struct pending x, struct err *e) {
     return 0;
 }
 
+static int enqueue(struct null_backend *s, struct pending x, struct err *e) {
+    if (s->waiting == s->queue_cap) {
+        size_t cap = s->queue_cap ? 2 * s->queue_cap : 1024;
+        struct pending *q = calloc(cap, sizeof *q);
+        if (!q)
+            return err_set(e, ASSAY_ENOMEM, "out of memory");
+        for (size_t i = 0; i < s->waiting; i++)
+            q[i] = s->queue[(s->queue_head + i) % s->queue_cap];
+        free(s->queue);
+        s->queue = q;
+        s->queue_head = 0;
+        s->queue_cap = cap;
+    }
+    s->queue[(s->queue_head + s->waiting++) % s->queue_cap] = x;
+    return 0;
+}
+
 static struct completion finish(struct null_backend *s, int64_t at_ns, uint64_t request,
                                 uint32_t tokens) {
     struct completion c = {.request = request, .time_ns = at_ns, .output_tokens = tokens};
@@ -145,7 +180,9 @@ static int null_submit(struct backend *b, const struct request *r, struct comple
     struct null_backend *s = (struct null_backend *)b;
     int64_t now = null_now(b);
     if (s->cap) {
-        int rc = push(s, (struct pending){now + s->o.ttft_ns, r->id, r->osl, 0}, e);
+        struct pending x = {now + s->o.ttft_ns, r->id, r->osl, 0};
+        bool busy = s->servers && s->n == s->servers;
+        int rc = busy ? enqueue(s, x, e) : push(s, x, e);
         return rc ? rc : SUBMIT_QUEUED;
     }
     event_put(s->sink, now, EVENT_TOKENS, r->id, 1, 0);
@@ -163,7 +200,14 @@ static bool advance(struct null_backend *s, int64_t at_ns, struct completion *c)
     p->at_ns += s->o.tpot_ns * (int64_t)(s->o.stream ? 1 : p->tokens - p->sent);
     if (last) {
         *c = finish(s, at_ns, p->request, p->tokens);
-        s->heap[0] = s->heap[--s->n];
+        if (s->waiting) { /* the server goes on with the next in the queue */
+            s->heap[0] = s->queue[s->queue_head];
+            s->heap[0].at_ns = at_ns + s->o.ttft_ns;
+            s->queue_head = (s->queue_head + 1) % s->queue_cap;
+            s->waiting--;
+        } else {
+            s->heap[0] = s->heap[--s->n];
+        }
     }
     if (s->n)
         sift_down(s);
@@ -234,8 +278,10 @@ static int null_train(struct backend *b, uint64_t first, int64_t steps, struct e
 
 static void null_close(struct backend *b) {
     struct null_backend *s = (struct null_backend *)b;
-    if (s)
+    if (s) {
         free(s->heap);
+        free(s->queue);
+    }
     free(s);
 }
 

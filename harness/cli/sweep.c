@@ -65,6 +65,7 @@ static const struct {
     {"tok/s/chip", AT(per_chip), fmt_number},
     {"tok/s/user", AT(per_user), fmt_number},
     {"requests/s", AT(requests_per_s), fmt_number},
+    {"goodput", AT(goodput_per_s), fmt_number},
     {"TTFT p50", AT(ttft_p50_ns), fmt_ns},
     {"TTFT p99", AT(ttft_p99_ns), fmt_ns},
     {"TPOT p50", AT(tpot_p50_ns), fmt_ns},

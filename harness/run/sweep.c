@@ -27,6 +27,7 @@ static void read_metrics(struct sweep_point *p) {
     p->ttft_p99_ns = metric_at(m, "ttft_ns", "p99");
     p->tpot_p50_ns = metric_at(m, "tpot_ns", "p50");
     p->requests_per_s = metric_at(m, "requests_per_s", "value");
+    p->goodput_per_s = metric_at(m, "goodput_requests_per_s", "value");
     p->step_p50_ns = metric_at(m, "step_ns", "p50");
     p->step_tokens_per_s = metric_at(m, "step_tokens_per_s", "value");
     if (isnan(p->per_chip))
@@ -148,7 +149,7 @@ static void choose_values(struct sweep *s, struct sweep_point *p, int index) {
                                  s->axis[i].name, p->value[i]);
     p->output_tokens_per_s = p->per_chip = p->per_user = ABSENT;
     p->ttft_p50_ns = p->ttft_p99_ns = p->tpot_p50_ns = p->requests_per_s = p->step_p50_ns = ABSENT;
-    p->step_tokens_per_s = ABSENT;
+    p->step_tokens_per_s = p->goodput_per_s = ABSENT;
 }
 
 /* NULL: out of memory. */
@@ -273,6 +274,7 @@ static json_t *point_to_json(const struct sweep *s, const struct sweep_point *p)
                       p->per_chip);
     bad |= put_number(o, "tokens_per_s_per_user", p->per_user);
     bad |= put_number(o, "requests_per_s", p->requests_per_s);
+    bad |= put_number(o, "goodput_requests_per_s", p->goodput_per_s);
     bad |= put_number(o, "ttft_p50_ns", p->ttft_p50_ns);
     bad |= put_number(o, "ttft_p99_ns", p->ttft_p99_ns);
     bad |= put_number(o, "tpot_p50_ns", p->tpot_p50_ns);

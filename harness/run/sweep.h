@@ -44,7 +44,7 @@ struct sweep_point {
     json_t *summary; /* the run's; NULL when nothing was stored */
     /* from the summary's metrics; NAN = absent */
     double output_tokens_per_s, per_chip, per_user, ttft_p50_ns, ttft_p99_ns, tpot_p50_ns,
-        requests_per_s, step_p50_ns, step_tokens_per_s;
+        requests_per_s, goodput_per_s, step_p50_ns, step_tokens_per_s;
 };
 
 struct sweep {

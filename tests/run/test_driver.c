@@ -114,6 +114,17 @@ Test(run_driver, closed_loop_keeps_its_concurrency_and_counts_from_the_free_slot
     free(l);
 }
 
+Test(run_driver, the_null_backend_s_servers_take_the_queue_in_order) {
+    static const char *const opts[] = {"ttft=10ms", "tpot=1ms", "servers=2", NULL};
+    struct log *l = drive(HEAD "\"pattern\":\"offline\",\"requests\":5}", opts, 0);
+    static const int64_t done_ms[] = {14, 14, 28, 28, 42}; /* 10 + 4 * 1 ms each, two at a time */
+    for (uint64_t i = 0; i < 5; i++) {
+        cr_assert(eq(i64, intended(find(l, EVENT_ISSUE, i)), 0));
+        cr_assert(eq(i64, find(l, EVENT_DONE, i)->time_ns, done_ms[i] * 1000000), "request %d", (int)i);
+    }
+    free(l);
+}
+
 Test(run_driver, warm_up_by_count_drains_before_the_window) {
     static const char *const opts[] = {"ttft=10ms", NULL};
     struct log *l =
