@@ -563,6 +563,9 @@ static json_t *http_observe(struct backend *b) {
     if (json_array_size(warnings))
         json_object_set(d, "warnings", warnings);
     json_decref(warnings);
+    json_t *wakes = loop_wakes_json(&h->loop);
+    if (wakes)
+        json_object_set_new(d, "wake_ups", wakes);
     if (h->first_error_class)
         json_object_set_new(d, "first_error", describe_error(h));
     return d;

@@ -75,6 +75,9 @@ struct slot {
     uint64_t read_action; /* loop.actions then */
     uint64_t read_number; /* reads of this request; equal = same read */
     bool read_is_head;    /* it began with header bytes */
+    size_t read_bytes;    /* so far in that action */
+    int64_t since_ns;     /* what it brought came after that */
+    int64_t before_ns;    /* a clock reading before it: what it left nothing of came after that */
 
     /* the response so far */
     enum slot_mode mode;

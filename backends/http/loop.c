@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define SLICE_NS (50 * NS_PER_MS) /* how late a stop flag may be noticed */
+#define LOOP_SEEN_NS 10000        /* a call of epoll that takes no longer is not taken for a sleep */
 
 static int on_timer(CURLM *multi, long timeout_ms, void *ctx) {
     (void)multi;
@@ -46,6 +47,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
 
 int loop_init(struct loop *l, long max_connections, struct err *e) {
     *l = LOOP_NONE;
+    l->look_ns = l->since_ns = clock_now_ns();
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     /* edge-triggered: an expiry is told once and needs no read */
@@ -129,6 +131,25 @@ static void drop_timer_event(struct loop *l) {
         }
 }
 
+/* One call of epoll, begun at now_ns; a sleeping one follows a look that found nothing. */
+static int look(struct loop *l, int64_t now_ns, bool sleeps) {
+    int n = epoll_wait(l->epoll_fd, l->ready, LOOP_READY_MAX, sleeps ? -1 : 0);
+    if (n < 0)
+        return n;
+    int64_t seen_ns = now_ns;
+    l->since_ns = l->look_ns;
+    if (sleeps) {
+        int64_t back_ns = clock_now_ns();
+        if (back_ns - now_ns > LOOP_SEEN_NS)
+            l->since_ns = seen_ns = back_ns;
+        if (n == 1 && l->ready[0].data.fd == l->timer_fd && l->timer_at_ns > now_ns)
+            l->wake[event_bound_bucket(back_ns - l->timer_at_ns)]++;
+    }
+    if (n < LOOP_READY_MAX) /* else some may be ready that it had no room for */
+        l->look_ns = seen_ns;
+    return n;
+}
+
 /* Fills the batch. Nothing ready: it stays empty when the deadline, libcurl's timer, a signal or
  * the slice's end came first. */
 static int gather(struct loop *l, int64_t until_ns, int64_t spin_ns, struct err *e) {
@@ -142,9 +163,11 @@ static int gather(struct loop *l, int64_t until_ns, int64_t spin_ns, struct err 
             wake_ns = slice_ns;
         bool over = now >= until_ns || now >= l->curl_at_ns || now >= slice_ns;
         bool sleeps = now < wake_ns;
-        if (sleeps)
+        int n = look(l, now, false);
+        if (!n && sleeps) {
             set_timer(l, wake_ns);
-        int n = epoll_wait(l->epoll_fd, l->ready, LOOP_READY_MAX, sleeps ? -1 : 0);
+            n = look(l, now, true);
+        }
         if (n < 0 && errno != EINTR)
             return err_errno(e, ASSAY_EENV, errno, "epoll failed");
         l->nready = n > 0 ? n : 0;
@@ -175,6 +198,25 @@ int loop_step(struct loop *l, int64_t until_ns, int64_t spin_ns, bool *drained, 
         rc = run_timer(l, e);
     *drained = l->next == l->nready && l->nready < LOOP_READY_MAX;
     return rc;
+}
+
+json_t *loop_wakes_json(const struct loop *l) {
+    uint64_t all = 0, seen = 0;
+    int64_t p50 = 0, p99 = 0, max = 0;
+    for (int k = 0; k <= EVENT_BOUND_MAX; k++)
+        all += l->wake[k];
+    for (int k = 0; k <= EVENT_BOUND_MAX && all; k++) {
+        if (!l->wake[k])
+            continue;
+        max = event_bound_ns(k);
+        p50 = 2 * seen < all ? max : p50;
+        p99 = 100 * seen < 99 * all ? max : p99;
+        seen += l->wake[k];
+    }
+    return all ? json_pack("{s:I, s:I, s:I, s:I}", "timer_wakes", (json_int_t)all, "late_p50_ns",
+                           (json_int_t)p50, "late_p99_ns", (json_int_t)p99, "late_max_ns",
+                           (json_int_t)max)
+               : NULL;
 }
 
 CURL *loop_finished(struct loop *l, CURLcode *code) {

@@ -7,8 +7,10 @@
 #define BACKENDS_HTTP_LOOP_H
 
 #include "harness/core/err.h"
+#include "harness/core/event.h"
 
 #include <curl/curl.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
@@ -22,6 +24,16 @@ struct loop {
     int64_t curl_at_ns;  /* when libcurl wants to be called; INT64_MAX = not */
     int64_t stamp_ns;    /* latest clock reading of a callback; lets a batch end at the deadline */
     uint64_t actions;    /* calls into libcurl: one read of one plain socket each */
+
+    /* When bytes can have come that nobody has seen yet: what bounds the delay of a stamp.
+     * look_ns: a look at all sockets began then; those that it did not report held nothing.
+     * since_ns: what the current batch brings came after that, being unreported by the look before.
+     * A call that slept counts from its return: before it nothing was there, since a look that did not
+     * sleep precedes each sleep, and what ends a sleep comes while it lasts. What passes between that
+     * and the return, the wake-up, no clock of this process can see; `wake` keeps how late the wake-ups
+     * were whose time is known, those by the timer. A call of at most LOOP_SEEN_NS counts whole. */
+    int64_t look_ns, since_ns;
+    uint64_t wake[EVENT_BOUND_MAX + 1]; /* sleeps that the timer ended, by event_bound_bucket of lateness */
     struct epoll_event ready[LOOP_READY_MAX]; /* what epoll reported; a batch may span two steps */
     int nready, next;
     int64_t in_multi; /* easy handles added */
@@ -47,5 +59,9 @@ int loop_step(struct loop *l, int64_t until_ns, int64_t spin_ns, bool *drained,
 
 /* The next finished transfer, which has been removed from the loop; NULL when there is none. */
 CURL *loop_finished(struct loop *l, CURLcode *code);
+
+/* {"timer_wakes", "late_p50_ns", "late_p99_ns", "late_max_ns"} of `wake`, each at most 1.5 times too
+ * large; a new object, NULL when there was no such sleep. */
+json_t *loop_wakes_json(const struct loop *l);
 
 #endif

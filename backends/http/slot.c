@@ -104,7 +104,8 @@ int slot_start(struct slot *s, const struct request *r, struct err *e) {
     s->osl = r->osl;
     s->out_bytes = 0;
     s->begun = s->sent = s->read_is_head = s->is_json = s->done_seen = s->finish_seen = false;
-    s->read_action = 0;
+    s->read_action = s->read_bytes = 0;
+    s->read_ns = s->since_ns = s->before_ns = 0;
     s->mode = MODE_HEAD;
     s->status = 0;
     s->ids_complete = true;

@@ -6,7 +6,14 @@
  * SENT is the time at which the send that took the last body byte returned, and a token event has
  * the time at which the read of its last byte returned; both are late by one clock reading and one
  * function call, well below a microsecond. Several events of one read share its stamp and are
- * marked so. */
+ * marked so.
+ *
+ * How late a stamp can be beyond that: the bytes may have waited while other sockets were served. What
+ * a read brings came after the last look at all sockets that did not report this one (loop.since_ns),
+ * and after the read before it, if that took all there was; the stamp minus that instant bounds the
+ * delay and goes into the event. Unseen, and therefore not in it: the wake-up from a sleep in epoll
+ * (see loop.h), the kernel's own way from the wire to the socket, and the server's or the network's
+ * sending of several events at once. */
 #include "backends/http/http_internal.h"
 
 #include "harness/core/clock.h"
@@ -39,6 +46,11 @@ static void put(struct slot *s, int64_t machine_ns, enum event_kind kind, int64_
     event_put(h->sink, event_time(h, machine_ns), kind, s->request, a, b);
 }
 
+/* The bucket of how long what a read brought may have waited until time_ns, of the backend's clock. */
+static int64_t bound_of(const struct slot *s, int64_t time_ns, int64_t since_ns) {
+    return event_bound_bucket(time_ns + s->h->origin_ns - since_ns);
+}
+
 /* A token event waits until the next one or the end of the read, to learn whether it shares its
  * read. */
 static void put_token(struct slot *s, int64_t tokens, int64_t flags) {
@@ -49,7 +61,9 @@ static void put_token(struct slot *s, int64_t tokens, int64_t flags) {
         flags |= TOKENS_COALESCED;
     }
     flush_pending_token(h);
-    *p = (struct pending_token){s, s->read_number, event_time(h, s->read_ns), tokens, flags};
+    int64_t t = event_time(h, s->read_ns);
+    flags |= bound_of(s, t, s->since_ns) << EVENT_TOKENS_BOUND_SHIFT;
+    *p = (struct pending_token){s, s->read_number, t, tokens, flags};
 }
 
 /* Keeps the first failure's text for the record; the key may be echoed by the server. */
@@ -212,14 +226,28 @@ static void choose_mode(struct slot *s) {
         timer_disarm(s, TIMER_FIRST_TOKEN);
 }
 
+/* Stamps a read that has just returned and notes since when what it brought may have waited: since the
+ * loop's look, or longer if the read before may have left something, as a full buffer tells and TLS
+ * hides; or less long if that one left nothing. */
+static void stamp(struct slot *s) {
+    struct loop *l = &s->h->loop;
+    bool left = s->h->endpoint.tls || s->h->o.proxy || s->read_bytes >= CURL_MAX_WRITE_SIZE;
+    if (!left)
+        s->since_ns = l->since_ns > s->before_ns ? l->since_ns : s->before_ns;
+    else if (s->read_ns <= l->since_ns) /* that look would have reported the rest */
+        s->since_ns = l->since_ns;
+    s->before_ns = l->stamp_ns;
+    s->read_ns = l->stamp_ns = clock_now_ns();
+    s->read_action = l->actions;
+    s->read_bytes = 0;
+    s->read_number++;
+}
+
 /* A read that libcurl did not announce would get a stamp here: late by the header's parsing. */
 static void ensure_stamp(struct slot *s) {
     struct loop *l = &s->h->loop;
-    if (s->read_action == l->actions)
-        return;
-    s->read_ns = l->stamp_ns = clock_now_ns();
-    s->read_action = l->actions;
-    s->read_number++;
+    if (s->read_action != l->actions)
+        stamp(s);
 }
 
 static size_t on_body(char *p, size_t one, size_t n, void *ctx) {
@@ -291,16 +319,14 @@ static size_t on_header(char *p, size_t one, size_t n, void *ctx) {
     return n;
 }
 
-static void stamp_read(struct slot *s, bool head) {
+static void stamp_read(struct slot *s, bool head, size_t n) {
     struct loop *l = &s->h->loop;
     /* the body part of a read that began with headers is announced again */
     bool same = s->read_action == l->actions && s->read_is_head;
     s->read_is_head = head;
-    if (same)
-        return;
-    s->read_ns = l->stamp_ns = clock_now_ns();
-    s->read_action = l->actions;
-    s->read_number++;
+    if (!same)
+        stamp(s);
+    s->read_bytes += n;
 }
 
 static int on_debug(CURL *easy, curl_infotype type, char *p, size_t n, void *ctx) {
@@ -324,10 +350,10 @@ static int on_debug(CURL *easy, curl_infotype type, char *p, size_t n, void *ctx
         }
         break;
     case CURLINFO_HEADER_IN:
-        stamp_read(s, true);
+        stamp_read(s, true, n);
         break;
     case CURLINFO_DATA_IN:
-        stamp_read(s, false);
+        stamp_read(s, false, n);
         break;
     default:
         break;
@@ -521,7 +547,9 @@ void slot_finish(struct slot *s, CURLcode code) {
         if (s->cached_tokens > 0 || s->reasoning_tokens > 0)
             put(s, end_ns, EVENT_USAGE, part_of(s->cached_tokens, in ? in : s->isl),
                 part_of(s->reasoning_tokens, n));
-        put(s, end_ns, EVENT_DONE, n, in);
+        int64_t since = s->read_ns > h->loop.since_ns ? s->since_ns : h->loop.since_ns;
+        put(s, end_ns, EVENT_DONE, n,
+            in | bound_of(s, event_time(h, end_ns), since) << EVENT_DONE_BOUND_SHIFT);
         c.output_tokens = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
     }
     c.time_ns = h->sink->last_ns;

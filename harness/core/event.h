@@ -22,8 +22,10 @@ enum event_kind {
     EVENT_SESSION = 2,    /* a = session id, b = turn; before ISSUE, only in session workloads */
     EVENT_ISSUE = 3,      /* a = lateness_ns (time - intended time, >= 0), b = planned input tokens */
     EVENT_SENT = 4,       /* last request byte accepted by the socket; absent = sent at ISSUE */
-    EVENT_TOKENS = 5,     /* a token event: a = tokens in it (0 = unknown), b = enum event_token_flags */
-    EVENT_DONE = 6,       /* stream end: a = output tokens N, b = input tokens as counted (0 = planned) */
+    EVENT_TOKENS = 5,     /* a token event: a = tokens in it (0 = unknown), b = enum event_token_flags
+                             | bound bucket << EVENT_TOKENS_BOUND_SHIFT */
+    EVENT_DONE = 6,       /* stream end: a = output tokens N, b = input tokens as counted (0 = planned)
+                             | bound bucket << EVENT_DONE_BOUND_SHIFT */
     EVENT_FAIL = 7,       /* a = enum fail_class, b = HTTP status or 0 */
     EVENT_USAGE = 8,      /* before DONE: a = cached input tokens, b = reasoning tokens */
     EVENT_STEP = 9,       /* training step `request` ended; a = tokens, b = samples; it began at ISSUE */
@@ -48,6 +50,31 @@ enum event_token_flags {
     TOKENS_REASONING = 1 << 1,
     TOKENS_TOOL_CALL = 1 << 2,
 };
+
+/* How long what an event tells of may have waited unseen before its stamp: an upper bound, stated by
+ * backends that read a wire. Coarse, so that its column costs a fraction of a byte: bucket k >= 1 is
+ * (2 + odd) << half half-microseconds with odd = (k - 1) & 1, half = (k - 1) >> 1, that is 1, 1.5, 2, 3,
+ * 4, 6, 8, ... us; the smallest that is not below the bound is stated, at most 1.5 times too large.
+ * 0: no bound is known, or there is nothing to bound (virtual clocks, `null`). */
+enum {
+    EVENT_TOKENS_BOUND_SHIFT = 3,
+    EVENT_DONE_BOUND_SHIFT = 32,
+    EVENT_BOUND_MAX = 95, /* 4.5 years */
+};
+
+static inline int64_t event_bound_ns(int64_t bucket) {
+    return bucket <= 0 ? 0 : ((2 + ((bucket - 1) & 1)) << ((bucket - 1) >> 1)) * 500;
+}
+
+/* The bucket that states a bound of ns; 1 .. EVENT_BOUND_MAX. */
+static inline int64_t event_bound_bucket(int64_t ns) {
+    if (ns <= 1000)
+        return 1;
+    uint64_t halves = ((uint64_t)ns + 499) / 500;
+    int p = 63 - __builtin_clzll(halves); /* 2^p <= halves, p >= 1 */
+    int64_t k = halves == UINT64_C(1) << p ? 2 * p - 1 : halves <= UINT64_C(3) << (p - 1) ? 2 * p : 2 * p + 1;
+    return k < EVENT_BOUND_MAX ? k : EVENT_BOUND_MAX;
+}
 
 /* openai-streaming.md section 5; names in fail_class_name. Order is part of the log format. */
 enum fail_class {

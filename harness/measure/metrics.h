@@ -70,8 +70,8 @@ struct metrics {
     json_t *compat;      /* new reference: {"inferencex":{…},"vllm":{…},…}; may be NULL */
 };
 
-/* Reads the whole log once. Memory: at most 64 bytes a request (60 without sessions and with one
- * thread) and 8 bytes a token event; besides, while order statistics are taken, 8 bytes for each value
+/* Reads the whole log once. Memory: at most 72 bytes a request (68 without sessions and with one
+ * thread) and 8 bytes a token event (10 with bounds); besides, while order statistics are taken, 8 bytes for each value
  * near a wanted rank (a tenth of all as a rule, all of them when they are nearly equal).
  * Request ids must be dense from 0: below 2^20, or below 256 times the requests seen so far.
  * Semantic nonsense (DONE without ISSUE, a request twice, tokens after DONE) is ASSAY_EINPUT. */

@@ -22,6 +22,9 @@ enum request_flags {
     REQ_KNOWN_FIRST = 1 << 11, /* the first token event said how many tokens it holds */
 };
 
+/* Whose stamp a bound is of; that of the last token event is the one before while reading. */
+enum request_bound { BOUND_FIRST, BOUND_LAST, BOUND_DONE, BOUND_COUNT };
+
 enum request_stamp { AT_ISSUE, AT_SENT, AT_FIRST, AT_LAST, AT_DONE, AT_COUNT };
 
 /* Stamps are ns after the intended issue, 48 bits (78 hours), each in the upper part of a word. The
@@ -31,8 +34,9 @@ struct request_state {
     int64_t intended_ns;
     uint64_t word[AT_COUNT];
     uint32_t out, in;
+    uint8_t bound[BOUND_COUNT]; /* buckets of event_bound_ns; 0 = none stated */
 };
-_Static_assert(sizeof(struct request_state) == 56, "56 bytes and an index of 4 are the promise");
+_Static_assert(sizeof(struct request_state) == 64, "64 bytes and an index of 4 are the promise");
 
 static inline uint64_t request_at(const struct request_state *r, enum request_stamp s) {
     return r->word[s] >> 16;

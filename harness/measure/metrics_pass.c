@@ -1,4 +1,4 @@
-/* The one pass over the merged events: per-request state of 56 bytes, a pool of token gaps, window
+/* The one pass over the merged events: per-request state of 64 bytes, a pool of token gaps, window
  * bookkeeping and all checks that a log makes sense. What is computed from it is in metrics.c. */
 #include "harness/core/int128.h"
 #include "harness/measure/metrics_internal.h"
@@ -273,11 +273,15 @@ static inline int on_tokens(struct pass *p, const struct eventlog_view *v, uint3
     int64_t tokens = v->a[i];
     if (tokens < 0 || tokens > UINT32_MAX)
         return nonsense(e, v, i, "token count out of range");
+    uint64_t bound = (uint64_t)v->b[i] >> EVENT_TOKENS_BOUND_SHIFT;
+    if (bound > EVENT_BOUND_MAX)
+        return nonsense(e, v, i, "flags or bound out of range");
     p->token_events++;
     if (!(request_flags(r) & REQ_TOKENS)) {
         request_flag(r, REQ_TOKENS | (tokens ? (unsigned)REQ_KNOWN_FIRST : 0u));
         request_stamp(r, AT_FIRST, d);
         request_set_half(r, AT_FIRST, AT_DONE, tokens ? (uint32_t)tokens : 1);
+        r->bound[BOUND_FIRST] = (uint8_t)bound;
     } else {
         request_flag(r, REQ_MANY);
         uint64_t gap = d - request_at(r, AT_LAST);
@@ -289,6 +293,7 @@ static inline int on_tokens(struct pass *p, const struct eventlog_view *v, uint3
         }
     }
     request_stamp(r, AT_LAST, d);
+    r->bound[BOUND_LAST] = (uint8_t)bound;
     return 0;
 }
 
@@ -309,6 +314,12 @@ static inline int on_end(struct pass *p, const struct eventlog_view *v, uint32_t
         return 0;
     }
     bool step = v->kind[i] == EVENT_STEP;
+    if (!step && b > 0) {
+        if (b >> EVENT_DONE_BOUND_SHIFT > EVENT_BOUND_MAX)
+            return nonsense(e, v, i, "bound out of range");
+        r->bound[BOUND_DONE] = (uint8_t)(b >> EVENT_DONE_BOUND_SHIFT);
+        b &= UINT32_MAX;
+    }
     if (a < 0 || a > UINT32_MAX || b < 0 || b > UINT32_MAX)
         return nonsense(e, v, i, "count out of range");
     request_flag(r, REQ_DONE | (step ? (unsigned)REQ_STEP : 0u));

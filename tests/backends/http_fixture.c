@@ -109,3 +109,18 @@ int64_t fixture_counter(struct fixture *f, const char *name) {
     json_decref(seen);
     return v;
 }
+
+static int bound_shift(const struct fixture *f, int index) {
+    enum { NO_BOUND = 62 };
+    return f->block.kind[index] == EVENT_TOKENS ? EVENT_TOKENS_BOUND_SHIFT
+           : f->block.kind[index] == EVENT_DONE ? EVENT_DONE_BOUND_SHIFT
+                                                : NO_BOUND;
+}
+
+int64_t fixture_b(const struct fixture *f, int index) {
+    return f->block.b[index] & ((INT64_C(1) << bound_shift(f, index)) - 1);
+}
+
+int64_t fixture_bound(const struct fixture *f, int index) {
+    return f->block.b[index] >> bound_shift(f, index);
+}

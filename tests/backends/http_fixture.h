@@ -35,6 +35,9 @@ int fixture_wait(struct fixture *f, struct completion *c, int n);
 /* The k-th event of a kind for a request; index into the block or -1. */
 int fixture_event(const struct fixture *f, enum event_kind kind, uint64_t request, int k);
 int fixture_count(const struct fixture *f, enum event_kind kind, uint64_t request);
+/* The event's b without the bound in it, and the bucket of that bound. */
+int64_t fixture_b(const struct fixture *f, int index);
+int64_t fixture_bound(const struct fixture *f, int index);
 /* A number of describe's details: counts.NAME, 0 when absent. */
 int64_t fixture_counter(struct fixture *f, const char *name);
 

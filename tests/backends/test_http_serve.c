@@ -85,7 +85,7 @@ Test(backends_http_serve, schedule_lengths_and_class, .timeout = 30) {
     cr_assert(eq(i32, c.fail_class, FAIL_NONE));
     cr_assert(eq(u32, c.output_tokens, 8));
     int done = fixture_event(&f, EVENT_DONE, 0, 0), sent = fixture_event(&f, EVENT_SENT, 0, 0);
-    cr_assert(eq(i64, f.block.b[done], 777)); /* the ids that were sent, counted by the server */
+    cr_assert(eq(i64, fixture_b(&f, done), 777)); /* the ids that were sent, counted by the server */
     cr_assert(eq(int, fixture_count(&f, EVENT_TOKENS, 0), 8));
     /* nothing can be seen before its time */
     for (int k = 0; k < 8; k++) {

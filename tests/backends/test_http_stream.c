@@ -1,5 +1,6 @@
 /* The http backend against a scripted server: stamps, token counts, and every class of failure of
  * openai-streaming.md section 5. */
+#include "harness/core/clock.h"
 #include "tests/backends/http_fixture.h"
 
 #include <criterion/criterion.h>
@@ -31,16 +32,45 @@ Test(backends_http_stream, three_tokens, .timeout = 20) {
     int done = fixture_event(&f, EVENT_DONE, 5, 0);
     cr_assert(ge(int, done, 0));
     cr_assert(eq(i64, f.block.a[done], 3));
-    cr_assert(eq(i64, f.block.b[done], 4));
+    cr_assert(eq(i64, fixture_b(&f, done), 4));
     for (int k = 0; k < 3; k++) {
         int i = fixture_event(&f, EVENT_TOKENS, 5, k);
         cr_assert(eq(i64, f.block.a[i], 1));
-        cr_assert(eq(i64, f.block.b[i], 0));
+        cr_assert(eq(i64, fixture_b(&f, i), 0));
         cr_assert(gt(int, i, fixture_event(&f, EVENT_SENT, 5, 0)));
     }
     /* the second token cannot be stamped before the server's pause was over */
     int64_t first = f.block.time_ns[fixture_event(&f, EVENT_TOKENS, 5, 0)];
     cr_assert(ge(i64, f.block.time_ns[fixture_event(&f, EVENT_TOKENS, 5, 1)] - first, 19000000));
+    fixture_stop(&f);
+}
+
+/* ---- how long a stamp can be late ---- */
+
+Test(backends_http_stream, every_stamp_has_a_bound, .timeout = 20) {
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_SLEEP, NULL, 20},
+         {MOCK_EVENT, TEXT("b")}, {MOCK_EVENT, USAGE(4, 2)}, {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    fixture_run(&f, 0, 2);
+    for (int k = 0; k < 2; k++)
+        cr_assert(gt(i64, fixture_bound(&f, fixture_event(&f, EVENT_TOKENS, 0, k)), 0));
+    cr_assert(gt(i64, fixture_bound(&f, fixture_event(&f, EVENT_DONE, 0, 0)), 0));
+    fixture_stop(&f);
+}
+
+/* A client that does other things while an answer lies there must own up to all of that time. */
+Test(backends_http_stream, a_busy_clients_bound_covers_what_it_missed, .timeout = 20) {
+    enum { BUSY_NS = 80000000 };
+    PLAY(f, NULL, {MOCK_HEAD}, {MOCK_EVENT, TEXT("a")}, {MOCK_EVENT, USAGE(4, 1)},
+         {MOCK_EVENT, "[DONE]"}, {MOCK_LAST});
+    struct request r = fixture_request(0, 4, 1);
+    struct completion c;
+    cr_assert(eq(int, fixture_submit(&f, &r), SUBMIT_QUEUED));
+    for (int64_t end = clock_now_ns() + BUSY_NS; clock_now_ns() < end;)
+        ;
+    cr_assert(zero(int, fixture_wait(&f, &c, 1)), "%s", f.err.text);
+    int first = fixture_event(&f, EVENT_TOKENS, 0, 0), sent = fixture_event(&f, EVENT_SENT, 0, 0);
+    if (f.block.time_ns[sent] < f.block.time_ns[first] - BUSY_NS) /* else it was busy before sending */
+        cr_assert(ge(i64, event_bound_ns(fixture_bound(&f, first)), BUSY_NS));
     fixture_stop(&f);
 }
 
@@ -54,10 +84,10 @@ Test(backends_http_stream, events_of_one_read_share_a_stamp, .timeout = 20) {
     int i[4];
     for (int k = 0; k < 4; k++)
         i[k] = fixture_event(&f, EVENT_TOKENS, 0, k);
-    cr_assert(eq(i64, f.block.b[i[0]], 0));
-    cr_assert(eq(i64, f.block.b[i[1]], TOKENS_COALESCED));
-    cr_assert(eq(i64, f.block.b[i[2]], TOKENS_COALESCED));
-    cr_assert(eq(i64, f.block.b[i[3]], 0));
+    cr_assert(eq(i64, fixture_b(&f, i[0]), 0));
+    cr_assert(eq(i64, fixture_b(&f, i[1]), TOKENS_COALESCED));
+    cr_assert(eq(i64, fixture_b(&f, i[2]), TOKENS_COALESCED));
+    cr_assert(eq(i64, fixture_b(&f, i[3]), 0));
     cr_assert(eq(i64, f.block.time_ns[i[1]], f.block.time_ns[i[2]]));
     cr_assert(eq(i64, fixture_counter(&f, "coalesced_token_events"), 2));
     fixture_stop(&f);
@@ -71,8 +101,8 @@ Test(backends_http_stream, chunks_of_one_read_share_a_stamp, .timeout = 20) {
     cr_assert(eq(i32, fixture_run(&f, 0, 2).fail_class, FAIL_NONE));
     int a = fixture_event(&f, EVENT_TOKENS, 0, 0), b = fixture_event(&f, EVENT_TOKENS, 0, 1);
     cr_assert(eq(i64, f.block.time_ns[a], f.block.time_ns[b]));
-    cr_assert(eq(i64, f.block.b[a], TOKENS_COALESCED));
-    cr_assert(eq(i64, f.block.b[b], TOKENS_COALESCED));
+    cr_assert(eq(i64, fixture_b(&f, a), TOKENS_COALESCED));
+    cr_assert(eq(i64, fixture_b(&f, b), TOKENS_COALESCED));
     fixture_stop(&f);
 }
 
@@ -109,12 +139,12 @@ Test(backends_http_stream, role_only_and_empty_are_no_tokens, .timeout = 20) {
     cr_assert(eq(u32, c.output_tokens, 12));
     cr_assert(eq(int, fixture_count(&f, EVENT_TOKENS, 0), 3));
     const int64_t none = ~(int64_t)TOKENS_COALESCED;
-    cr_assert(eq(i64, f.block.b[fixture_event(&f, EVENT_TOKENS, 0, 0)] & none, TOKENS_REASONING));
-    cr_assert(eq(i64, f.block.b[fixture_event(&f, EVENT_TOKENS, 0, 1)] & none, 0));
-    cr_assert(eq(i64, f.block.b[fixture_event(&f, EVENT_TOKENS, 0, 2)] & none, TOKENS_TOOL_CALL));
+    cr_assert(eq(i64, fixture_b(&f, fixture_event(&f, EVENT_TOKENS, 0, 0)) & none, TOKENS_REASONING));
+    cr_assert(eq(i64, fixture_b(&f, fixture_event(&f, EVENT_TOKENS, 0, 1)) & none, 0));
+    cr_assert(eq(i64, fixture_b(&f, fixture_event(&f, EVENT_TOKENS, 0, 2)) & none, TOKENS_TOOL_CALL));
     int u = fixture_event(&f, EVENT_USAGE, 0, 0), done = fixture_event(&f, EVENT_DONE, 0, 0);
     cr_assert(eq(i64, f.block.a[u], 8));
-    cr_assert(eq(i64, f.block.b[u], 5));
+    cr_assert(eq(i64, fixture_b(&f, u), 5));
     cr_assert(lt(int, u, done));
     cr_assert(eq(i64, fixture_counter(&f, "comments"), 1));
     fixture_stop(&f);
@@ -230,7 +260,7 @@ Test(backends_http_stream, not_streaming, .timeout = 20) {
         int fail = fixture_event(&f, EVENT_FAIL, 0, 0);                                            \
         cr_assert(ge(int, fail, 0));                                                               \
         cr_assert(eq(i64, f.block.a[fail], class));                                                \
-        cr_assert(eq(i64, f.block.b[fail], http));                                                 \
+        cr_assert(eq(i64, fixture_b(&f, fail), http));                                                 \
         cr_assert(eq(int, fixture_count(&f, EVENT_TOKENS, 0), tokens));                            \
         cr_assert(zero(int, fixture_count(&f, EVENT_DONE, 0)));                                    \
         fixture_stop(&f);                                                                          \
@@ -367,7 +397,7 @@ Test(backends_http_faults, usage_beyond_all_belief_is_not_published, .timeout = 
     cr_assert(eq(u32, c.output_tokens, 3));
     int done = fixture_event(&f, EVENT_DONE, 0, 0);
     cr_assert(eq(i64, f.block.a[done], 3));
-    cr_assert(eq(i64, f.block.b[done], 0)); /* as issued */
+    cr_assert(eq(i64, fixture_b(&f, done), 0)); /* as issued */
     cr_assert(eq(i64, fixture_counter(&f, "usage_beyond_asked"), 1));
     cr_assert(eq(i64, fixture_counter(&f, "prompt_usage_beyond_sent"), 1));
     cr_assert(eq(i64, fixture_counter(&f, "length_mismatch"), 1));
@@ -397,7 +427,7 @@ Test(backends_http_faults, leaps_of_cumulative_usage_are_one_token, .timeout = 2
         cr_assert(eq(i64, f.block.a[fixture_event(&f, EVENT_TOKENS, 0, k)], 1));
     int usage = fixture_event(&f, EVENT_USAGE, 0, 0);
     cr_assert(eq(i64, f.block.a[usage], 4));
-    cr_assert(eq(i64, f.block.b[usage], 2));
+    cr_assert(eq(i64, fixture_b(&f, usage), 2));
     fixture_stop(&f);
 }
 
