@@ -10,7 +10,7 @@ WERROR ?=
 VERSION := $(shell git describe --always --dirty --tags 2>/dev/null || echo unknown)
 GIT_COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 
-PKGS := jansson sqlite3 libsodium libcrypto libcurl libmicrohttpd hwloc
+PKGS := jansson sqlite3 libsodium libcrypto libcurl libmicrohttpd hwloc libpcre2-8 libutf8proc
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS))
 PKG_LIBS := $(shell pkg-config --libs $(PKGS))
 CRITERION_LIBS := $(shell pkg-config --libs criterion 2>/dev/null)

@@ -3,7 +3,7 @@
 #   deps.sh [--test] [--yes]    prints what is missing; installs it with --yes (root or sudo)
 set -eu
 build=(build-essential pkg-config git ca-certificates libcurl4-openssl-dev libsqlite3-dev libjansson-dev libhwloc-dev libsodium-dev
-       libssl-dev libmicrohttpd-dev)
+       libssl-dev libmicrohttpd-dev libpcre2-dev libutf8proc-dev)
 tests=(libcriterion-dev python3 python3-cryptography curl jq sqlite3 man-db)
 yes=0 want=("${build[@]}")
 for a in "$@"; do
