@@ -3,17 +3,12 @@
 #include "harness/cli/out.h"
 #include "harness/cli/run_args.h"
 #include "harness/cli/summary.h"
+#include "harness/cli/sweep_args.h"
 #include "harness/cli/verbs.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct sweep_args {
-    struct run_args run;
-    const char *concurrency, *rate;
-    struct strings over;
-};
 
 // clang-format off
 static const struct option sweep_options[] = {
@@ -21,6 +16,17 @@ static const struct option sweep_options[] = {
      .unit = "N,...", .help = "a run for each number of requests (or sessions) in flight"},
     {.name = "rate", .type = OPT_STR, .offset = offsetof(struct sweep_args, rate), .unit = "R,...",
      .help = "a run for each rate of Poisson arrivals, requests per second"},
+    {.name = "limit", .type = OPT_STR, .offset = offsetof(struct sweep_args, limit),
+     .unit = "NAME=VALUE", .flags = CLI_LIST,
+     .help = "ttft, tpot or e2e=TIME: what a good request keeps; ttft_p99=TIME and the like, or "
+             "goodput=SHARE: what --find looks for"},
+    {.name = "find", .type = OPT_BOOL, .offset = offsetof(struct sweep_args, find),
+     .help = "find the highest load that meets the limits: of the workload's pattern, or between "
+             "LO..HI of --concurrency or --rate"},
+    {.name = "precision", .type = OPT_STR, .offset = offsetof(struct sweep_args, precision),
+     .unit = "PERCENT", .def = "2%", .help = "--find: how close a rate is bracketed"},
+    {.name = "repeats", .type = OPT_I64, .offset = offsetof(struct sweep_args, repeats), .min = 1,
+     .max = FIND_REPEATS_MAX, .def = "5", .help = "--find: most runs at a load before it is undecided"},
     {.name = "over", .type = OPT_STR, .offset = offsetof(struct sweep_args, over),
      .unit = "KEY=V1,V2,...", .flags = CLI_LIST,
      .help = "a run for each value; KEY is a path of the workload's JSON, or o.NAME for an option of "
@@ -229,7 +235,13 @@ static int dry_run(struct sweep_args *a, const struct run_options *base,
 static int run_sweep(void *options, struct err *e) {
     struct sweep_args *a = options;
     struct sweep_axis axis[SWEEP_AXES_MAX];
-    int n, rc = make_axes(a, axis, &n, e);
+    int n, rc = sweep_limits(a, e);
+    if (!rc && a->find)
+        return sweep_find(a, e);
+    if (!rc && a->nlimits)
+        rc = err_set(e, ASSAY_EUSAGE, "sweep --limit %s: expected --find beside it", a->limits[0].name);
+    if (!rc)
+        rc = make_axes(a, axis, &n, e);
     if (!rc)
         rc = check_patterns(axis, n, e);
     if (rc)
