@@ -50,7 +50,7 @@ static int set_path(CURLU *u, const char *path, char **url, struct err *e) {
     return *url ? 0 : err_set(e, ASSAY_ENOMEM, "out of memory");
 }
 
-static int resolve_host(struct endpoint *ep, struct err *e) {
+static int resolve_host(struct endpoint *ep, struct curl_slist **resolved, struct err *e) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC}, *list = NULL;
     int rc = getaddrinfo(ep->host, ep->port, &hints, &list);
     if (rc)
@@ -75,15 +75,20 @@ static int resolve_host(struct endpoint *ep, struct err *e) {
         memcpy(ep->addresses, plain.p, plain.n + 1);
     if (!n || entry.failed)
         rc = err_set(e, ASSAY_EENV, "host '%s' has no usable address", ep->host);
-    else if (strcmp(ep->addresses, ep->host) && !(ep->resolve = curl_slist_append(NULL, entry.p)))
-        rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+    else if (strcmp(ep->addresses, ep->host)) {
+        struct curl_slist *list_with_it = curl_slist_append(*resolved, entry.p);
+        if (list_with_it)
+            *resolved = list_with_it;
+        else
+            rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+    }
     buf_release(&entry);
     buf_release(&plain);
     return rc;
 }
 
 int endpoint_resolve(struct endpoint *ep, const char *url, bool chat, bool unix_socket,
-                     struct err *e) {
+                     struct curl_slist **resolved, struct err *e) {
     CURLU *u = curl_url();
     char *scheme = NULL, *host = NULL, *port = NULL, *path = NULL, *user = NULL;
     struct buf api, models;
@@ -131,7 +136,7 @@ int endpoint_resolve(struct endpoint *ep, const char *url, bool chat, bool unix_
         (rc = set_path(u, api.p, &ep->url, e)) || (rc = set_path(u, models.p, &ep->models_url, e)))
         goto out;
     if (!unix_socket)
-        rc = resolve_host(ep, e);
+        rc = resolve_host(ep, resolved, e);
 out:
     curl_free(scheme);
     curl_free(host);
@@ -147,7 +152,6 @@ out:
 void endpoint_release(struct endpoint *ep) {
     free(ep->url);
     free(ep->models_url);
-    curl_slist_free_all(ep->resolve);
     json_decref(ep->model_ids);
     *ep = (struct endpoint){0};
 }
@@ -256,33 +260,9 @@ static void read_models(struct endpoint *ep, const struct probe *pr) {
     json_decref(root);
 }
 
-static int choose_model(struct http *h, struct err *e) {
-    struct endpoint *ep = &h->endpoint;
-    const char *name = h->o.model,
-               *planned = h->workload && h->workload->has_model ? h->workload->model.name : NULL;
-    const json_t *id;
-    size_t i;
-    json_array_foreach(ep->model_ids, i, id) {
-        if (!name && i == 0)
-            name = json_string_value(id);
-        if (!h->o.model && planned && !strcmp(json_string_value(id), planned))
-            name = planned;
-    }
-    if (!name)
-        name = planned;
-    if (!name)
-        return err_set(
-            e, ASSAY_EUSAGE,
-            "the endpoint names no model at '%s' and the workload has none: set -o model=…",
-            ep->models_url);
-    if (strlen(name) >= sizeof ep->model)
-        return err_set(e, ASSAY_EUSAGE, "the model's name is longer than %zu bytes",
-                       sizeof ep->model - 1);
-    memcpy(ep->model, name, strlen(name) + 1);
-    return 0;
-}
-
-static int read_class(struct endpoint *ep, const struct probe *pr, struct err *e) {
+/* model: what requests will name; NULL = what the endpoint lists. */
+static int read_class(struct endpoint *ep, const struct probe *pr, const char *model,
+                      struct err *e) {
     ep->result_class = CLASS_MEASURED;
     ep->class_source = "default";
     if (pr->chip_text[0])
@@ -296,15 +276,17 @@ static int read_class(struct endpoint *ep, const struct probe *pr, struct err *e
     }
     const json_t *id;
     size_t i;
-    bool simulated = !strncmp(ep->model, "sim/", 4);
+    bool simulated = model && !strncmp(model, "sim/", 4);
     json_array_foreach(ep->model_ids, i, id) simulated |=
         !strncmp(json_string_value(id), "sim/", 4);
     if (simulated && ep->result_class > CLASS_SIMULATED) {
         ep->result_class = CLASS_SIMULATED;
         ep->class_source = "model";
     }
-    if (!strncmp(ep->model, "sim/", 4))
-        read_simulated_model(ep, ep->model);
+    if (!model && json_array_size(ep->model_ids))
+        model = json_string_value(json_array_get(ep->model_ids, 0));
+    if (model && !strncmp(model, "sim/", 4))
+        read_simulated_model(ep, model);
     return 0;
 }
 
@@ -327,8 +309,7 @@ static int judge_status(const struct endpoint *ep, const struct probe *pr, long 
     return 0;
 }
 
-int endpoint_probe(struct http *h, struct err *e) {
-    struct endpoint *ep = &h->endpoint;
+int endpoint_probe(struct http *h, struct endpoint *ep, struct err *e) {
     struct probe pr = {0};
     char text[CURL_ERROR_SIZE] = "";
     int rc = 0;
@@ -371,9 +352,8 @@ int endpoint_probe(struct http *h, struct err *e) {
     memcpy(ep->server, pr.server, sizeof ep->server);
     if (status == 200)
         read_models(ep, &pr);
-    if ((rc = choose_model(h, e)))
-        goto out;
-    rc = read_class(ep, &pr, e);
+    curl_easy_getinfo(c, CURLINFO_HTTP_VERSION, &ep->http_version);
+    rc = read_class(ep, &pr, h->o.model, e);
 out:
     curl_easy_cleanup(c);
     buf_release(&pr.body);

@@ -9,14 +9,14 @@
 
 struct http;
 
+enum { HTTP_VERSIONS = 4 }; /* rows of the table of versions in route.c */
+
 struct endpoint {
     char *url;        /* where requests go */
     char *models_url; /* GET: reachability, class, models */
     char host[256];
     char port[8];
     bool tls;
-    struct curl_slist
-        *resolve; /* host:port:addresses, for CURLOPT_RESOLVE; NULL when host is literal */
     char addresses[512];
 
     enum result_class result_class;
@@ -24,21 +24,25 @@ struct endpoint {
     char chip[64];
     int64_t chips;
     char chip_sha256[65];
-    char model[128];
     char server[128]; /* Server header */
-    bool has_models;  /* GET models answered with a list */
+    long http_version; /* CURL_HTTP_VERSION_* of the probe's answer */
+    bool has_models;   /* GET models answered with a list */
     json_t *model_ids;
+
+    /* the run */
+    int64_t requests, failed, retries, in_flight, connections;
+    int64_t by_version[HTTP_VERSIONS]; /* answers */
 };
 
 /* Splits and completes the URL; resolves the host. `http://host:port` and `…/v1` are completed to
- * the API's path; a path that ends in `/completions` is taken as it is. ASSAY_EUSAGE, ASSAY_EENV.
- */
+ * the API's path; a path that ends in `/completions` is taken as it is. host:port:addresses is added to
+ * *resolved, for CURLOPT_RESOLVE, unless the host is literal. ASSAY_EUSAGE, ASSAY_EENV. */
 int endpoint_resolve(struct endpoint *ep, const char *url, bool chat, bool unix_socket,
-                     struct err *e) MUST_USE;
+                     struct curl_slist **resolved, struct err *e) MUST_USE;
 
 /* Asks GET models. ASSAY_EENV when it cannot be reached, does not answer, refuses the key, or is
- * not ready. Sets class, chip and model. */
-int endpoint_probe(struct http *h, struct err *e) MUST_USE;
+ * not ready. Sets class, chip and models. */
+int endpoint_probe(struct http *h, struct endpoint *ep, struct err *e) MUST_USE;
 
 void endpoint_release(struct endpoint *ep);
 

@@ -1,10 +1,10 @@
 /* Backend `http`: a client of OpenAI-style endpoints that times what it reads as exactly as one
  * thread can. The vtable, the options and the set-up are here; a request's life is in stream.c,
- * waiting in loop.c, what the endpoint says of itself in endpoint.c. */
+ * waiting in loop.c, what an endpoint says of itself in endpoint.c, the
+ * choice among several in route.c, trying again in retry.c. */
 #include "backends/http/http_internal.h"
 
 #include "harness/core/clock.h"
-#include "harness/core/version.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,12 +15,18 @@
 static const char *const apis[] = {"completions", "chat", NULL};
 static const char *const prompts[] = {"ids", "text", NULL};
 static const char *const verifies[] = {"off", "on", "fail", NULL};
+static const char *const versions[] = {"1.1", "2", NULL};
 static const char *const max_fields[] = {"auto", "max_tokens", "max_completion_tokens", NULL};
 
 #define AT(f) offsetof(struct http_options, f)
 const struct option http_options_table[] = {
     {"url", OPT_STR, AT(url), .flags = OPTION_REQUIRED,
-     .help = "http://host:port, or with a path ending in /v1 or …/completions"},
+     .help = "http://host:port, or with a path ending in /v1 or …/completions; several endpoints: "
+             "separated by commas"},
+    {"route", OPT_ENUM, AT(route), .choices = route_names, .def = "round-robin",
+     .help = "which of several endpoints a request goes to"},
+    {"http", OPT_ENUM, AT(http), .choices = versions, .def = "1.1",
+     .help = "2: streams of few connections; https negotiates it, http takes it for granted"},
     {"unix_socket", OPT_STR, AT(unix_socket),
      .help = "path of a Unix socket to connect to instead"},
     {"api", OPT_ENUM, AT(api), .choices = apis, .def = "completions", .help = "which API to speak"},
@@ -30,6 +36,11 @@ const struct option http_options_table[] = {
      .help = "completions: token ids (exact input length) or words"},
     {"header", OPT_STR, AT(header), .flags = OPTION_SECRET,
      .help = "'Name: value' sent with every request; several: separated by newlines"},
+    {"header_env", OPT_STR, AT(header_env), .flags = OPTION_SECRET,
+     .help = "'Name: VARIABLE': a header whose value an environment variable holds; several: "
+             "separated by newlines"},
+    {"header_file", OPT_STR, AT(header_file), .flags = OPTION_SECRET,
+     .help = "file of 'Name: value' lines sent with every request"},
     {"api_key_env", OPT_STR, AT(api_key_env), .flags = OPTION_SECRET,
      .help = "environment variable that holds the bearer key"},
     {"api_key_file", OPT_STR, AT(api_key_file), .flags = OPTION_SECRET,
@@ -50,6 +61,17 @@ const struct option http_options_table[] = {
      .help = "from issue to the end; 0 = none"},
     {"timeout_drain", OPT_DURATION, AT(timeout_drain_ns), .min = 1e6, .max = 3.6e12, .def = "2s",
      .help = "from [DONE] or an error event to the body's end; then the connection is dropped"},
+    {"retries", OPT_I64, AT(retries), .min = 0, .max = 1000, .def = "0",
+     .help = "further attempts after connect errors, resets before any byte, 429 and 503; the wait "
+             "is part of the latency"},
+    {"retry_backoff", OPT_DURATION, AT(retry_backoff_ns), .min = 1e6, .max = 3.6e12, .def = "250ms",
+     .help = "before the first retry when no Retry-After says; doubles with each"},
+    {"retry_backoff_max", OPT_DURATION, AT(retry_backoff_max_ns), .min = 1e6, .max = 3.6e12,
+     .def = "30s", .help = "where the doubling ends"},
+    {"cancel_fraction", OPT_F64, AT(cancel_fraction), .min = 0, .max = 1, .def = "0",
+     .help = "part of the requests that the client gives up while they stream"},
+    {"cancel_tokens", OPT_I64, AT(cancel_tokens), .unit = "token events", .min = 1, .max = 1e9,
+     .def = "1", .help = "after which it gives up"},
     {"ignore_eos", OPT_BOOL, AT(ignore_eos), .def = "on", .help = "send ignore_eos: true"},
     {"min_tokens", OPT_BOOL, AT(min_tokens), .def = "on",
      .help = "send min_tokens = output length"},
@@ -83,11 +105,14 @@ void http_easy_common(struct http *h, CURL *c) {
     const struct http_options *o = &h->o;
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(c, CURLOPT_HTTP_VERSION,
+                     o->http == HTTP_1_1       ? (long)CURL_HTTP_VERSION_1_1
+                     : h->endpoints[0].tls     ? (long)CURL_HTTP_VERSION_2TLS
+                                               : (long)CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
     curl_easy_setopt(c, CURLOPT_TCP_NODELAY, 1L);
     curl_easy_setopt(c, CURLOPT_PROXY, o->proxy ? o->proxy : "");
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->timeout_connect_ns / NS_PER_MS));
-    curl_easy_setopt(c, CURLOPT_RESOLVE, h->endpoint.resolve);
+    curl_easy_setopt(c, CURLOPT_RESOLVE, h->resolve);
     if (o->unix_socket)
         curl_easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, o->unix_socket);
     if (o->ca_file)
@@ -99,77 +124,6 @@ void http_easy_common(struct http *h, CURL *c) {
 }
 
 /* ---- open ---- */
-
-static int read_key(struct http *h, struct err *e) {
-    const struct http_options *o = &h->o;
-    if (o->api_key_env && o->api_key_file)
-        return err_set(e, ASSAY_EUSAGE, "-o api_key_env and -o api_key_file exclude each other");
-    if (o->api_key_env) {
-        const char *v = getenv(o->api_key_env);
-        if (!v || !*v)
-            return err_set(e, ASSAY_EENV, "environment variable '%s' holds no key", o->api_key_env);
-        h->api_key = strdup(v);
-    } else if (o->api_key_file) {
-        struct buf b;
-        int rc = buf_read_file(&b, o->api_key_file, 65536, e);
-        if (rc) {
-            if (e)
-                e->code = ASSAY_EENV;
-            return ASSAY_EENV;
-        }
-        h->api_key = buf_take(&b, NULL);
-    } else {
-        return 0;
-    }
-    if (!h->api_key)
-        return err_set(e, ASSAY_ENOMEM, "out of memory");
-    h->api_key[strcspn(h->api_key, " \t\r\n")] = '\0';
-    if (!h->api_key[0])
-        return err_set(e, ASSAY_EENV, "the key is empty");
-    return 0;
-}
-
-static int add_header(struct http *h, const char *line, struct err *e) {
-    struct curl_slist *list = curl_slist_append(h->headers, line);
-    if (!list)
-        return err_set(e, ASSAY_ENOMEM, "out of memory");
-    h->headers = list;
-    return 0;
-}
-
-static int make_headers(struct http *h, struct err *e) {
-    static const char *const fixed[] = {"Content-Type: application/json",
-                                        "Accept: text/event-stream, application/json",
-                                        "Expect:", "Accept-Encoding:"};
-    int rc = 0;
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed && !rc; i++)
-        rc = add_header(h, fixed[i], e);
-    struct buf line;
-    buf_init(&line, 128 * 1024);
-    buf_printf(&line, "User-Agent: assay/%s", assay_version);
-    if (!rc)
-        rc = add_header(h, line.p, e);
-    if (!rc && h->api_key) {
-        buf_clear(&line);
-        buf_printf(&line, "Authorization: Bearer %s", h->api_key);
-        rc = add_header(h, line.p, e);
-    }
-    for (const char *p = h->o.header; p && *p && !rc;) {
-        size_t n = strcspn(p, "\r\n");
-        const char *colon = memchr(p, ':', n);
-        if (n && (!colon || colon == p)) {
-            rc = err_set(e, ASSAY_EUSAGE, "-o header: expected 'Name: value'");
-            break;
-        }
-        buf_clear(&line);
-        buf_put(&line, p, n);
-        if (n && !(rc = buf_check(&line, "-o header", e)))
-            rc = add_header(h, line.p, e);
-        p += n + (p[n] != '\0');
-    }
-    buf_release(&line);
-    return rc;
-}
 
 /* connections 0: as many as the system grants, since nobody knows how many it will take. */
 static int check_file_limit(int64_t connections, struct err *e) {
@@ -194,6 +148,14 @@ static int add_slot(struct http *h, struct err *e) {
         if (!p)
             return err_set(e, ASSAY_ENOMEM, "out of memory");
         h->slots = p;
+        struct slot **w = realloc(h->waiting, cap * sizeof *w), **b = calloc(cap, sizeof *b);
+        if (w)
+            h->waiting = w;
+        if (!w || !b) {
+            free(b);
+            return err_set(e, ASSAY_ENOMEM, "out of memory");
+        }
+        slots_rehash(h, b, cap);
         h->cap_slots = cap;
     }
     struct slot *s;
@@ -230,23 +192,24 @@ static size_t discard(char *p, size_t one, size_t n, void *ctx) {
     return n;
 }
 
-/* Opens n connections at once by asking for the model list on each, so that the first requests of
- * the run find them ready. A connection that cannot be had is no error here: the request will tell.
- */
+/* Opens n connections to each endpoint at once by asking for the model list on each, so that the
+ * first requests of the run find them ready. A connection that cannot be had is no error here: the
+ * request will tell. */
 static int prewarm(struct http *h, int64_t n, struct err *e) {
-    CURL **easy = calloc((size_t)n, sizeof(CURL *));
+    int64_t all = n * (int64_t)h->nendpoints;
+    CURL **easy = calloc((size_t)all, sizeof(CURL *));
     int rc = 0;
     int64_t left = 0, deadline = clock_now_ns() + h->o.timeout_connect_ns;
     if (!easy)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
-    for (int64_t i = 0; i < n && !rc; i++) {
+    for (int64_t i = 0; i < all && !rc; i++) {
         CURL *c = easy[i] = curl_easy_init();
         if (!c) {
             rc = err_set(e, ASSAY_ENOMEM, "out of memory");
             break;
         }
         http_easy_common(h, c);
-        curl_easy_setopt(c, CURLOPT_URL, h->endpoint.models_url);
+        curl_easy_setopt(c, CURLOPT_URL, h->endpoints[i / n].models_url);
         curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
         curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, discard);
         curl_easy_setopt(c, CURLOPT_PRIVATE, &easy[i]);
@@ -261,13 +224,16 @@ static int prewarm(struct http *h, int64_t n, struct err *e) {
         rc = loop_step(&h->loop, deadline, 0, &drained, e);
         for (CURL *c; (c = loop_finished(&h->loop, &code));) {
             CURL **mine = NULL;
+            long connects = 0;
             curl_easy_getinfo(c, CURLINFO_PRIVATE, &mine);
+            curl_easy_getinfo(c, CURLINFO_NUM_CONNECTS, &connects);
+            h->endpoints[(mine - easy) / n].connections += connects;
             curl_easy_cleanup(c);
             *mine = NULL;
             left--;
         }
     }
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < all; i++)
         if (easy[i]) {
             curl_multi_remove_handle(h->loop.multi, easy[i]);
             curl_easy_cleanup(easy[i]);
@@ -277,10 +243,19 @@ static int prewarm(struct http *h, int64_t n, struct err *e) {
     return rc;
 }
 
+/* How many connections an endpoint needs for its part of the requests in flight. */
+static int64_t connections_each(const struct http *h, int64_t in_flight) {
+    enum { PREWARM_MAX = 256 };
+    if (h->o.http == HTTP_2)
+        return 1;
+    int64_t n = in_flight < PREWARM_MAX ? in_flight : PREWARM_MAX, each = (int64_t)h->nendpoints;
+    return (n + each - 1) / each;
+}
+
 static void http_close(struct backend *b);
 
 static int http_open(const struct backend_open_args *args, struct backend **out, struct err *e) {
-    enum { SLOTS_UNBOUNDED = 64, KEPT_UNBOUNDED = 4096, PREWARM_MAX = 256 };
+    enum { SLOTS_UNBOUNDED = 64, KEPT_UNBOUNDED = 4096 };
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, global_init);
     struct http *h = calloc(1, sizeof *h);
@@ -305,17 +280,15 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
         rc = err_set(e, ASSAY_EUSAGE, "backend 'http' needs -o url=http://host:port");
         goto out;
     }
-    if ((rc = check_file_limit(args->max_in_flight, e)) || (rc = read_key(h, e)) ||
-        (rc = make_headers(h, e)) ||
-        (rc = endpoint_resolve(&h->endpoint, o->url, chat, o->unix_socket, e)) ||
-        (rc = endpoint_probe(h, e)))
+    if ((rc = check_file_limit(args->max_in_flight, e)) || (rc = headers_make(h, e)) ||
+        (rc = route_resolve(h, e)) || (rc = route_probe(h, e)))
         goto out;
     bool completion_field = o->max_tokens_field == MAX_FIELD_COMPLETION ||
                             (o->max_tokens_field == MAX_FIELD_AUTO && chat);
     const struct body_options body = {
         .chat = chat,
         .text = o->prompt == PROMPT_TEXT,
-        .model = h->endpoint.model,
+        .model = h->model,
         .max_tokens_field = completion_field ? "max_completion_tokens" : "max_tokens",
         .min_tokens = o->min_tokens,
         .ignore_eos = o->ignore_eos,
@@ -337,7 +310,7 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
     for (int64_t i = 0; i < slots && !rc; i++)
         rc = add_slot(h, e);
     if (!rc && o->prewarm && o->reuse)
-        rc = prewarm(h, slots < PREWARM_MAX ? slots : PREWARM_MAX, e);
+        rc = prewarm(h, connections_each(h, slots), e);
 out:
     if (rc) {
         http_close(&h->base);
@@ -352,7 +325,7 @@ static void http_close(struct backend *b) {
     if (!h)
         return;
     for (size_t i = 0; i < h->nslots; i++) {
-        if (h->slots[i]->active)
+        if (h->slots[i]->active && !h->slots[i]->waiting)
             loop_remove(&h->loop, h->slots[i]->easy);
         slot_free(h->slots[i]);
     }
@@ -360,11 +333,10 @@ static void http_close(struct backend *b) {
     free(h->slots);
     free(h->ready);
     body_template_release(&h->body);
-    endpoint_release(&h->endpoint);
-    curl_slist_free_all(h->headers);
-    if (h->api_key)
-        explicit_bzero(h->api_key, strlen(h->api_key));
-    free(h->api_key);
+    free(h->waiting);
+    free(h->buckets);
+    route_release(h);
+    headers_release(h);
     free(h);
 }
 
@@ -426,7 +398,9 @@ static int http_wait(struct backend *b, int64_t until_ns, struct completion *c, 
             return err_set(e, ASSAY_EINTERRUPTED, "interrupted");
         if (until == INT64_MAX && h->in_flight == 0)
             return 0;
-        int64_t timer = slots_next_timer(h);
+        int64_t timer = slots_next_timer(h), retry = retry_next(h);
+        if (retry < timer)
+            timer = retry;
         bool drained;
         int rc = loop_step(&h->loop, timer < until ? timer : until,
                            timer < until ? 0 : h->o.spin_ns, &drained, e);
@@ -437,6 +411,11 @@ static int http_wait(struct backend *b, int64_t until_ns, struct completion *c, 
         /* bytes that are there already count before a limit does, unless there is no end of them */
         if (timer <= now && (drained || timer + 100 * NS_PER_MS <= now))
             slots_check_timers(h, now);
+        if (retry <= now) {
+            if ((rc = retry_run(h, now, e)))
+                return rc;
+            collect(h);
+        }
         if (now >= until && !h->nready && !h->fatal.code)
             return 0;
     }
@@ -444,9 +423,9 @@ static int http_wait(struct backend *b, int64_t until_ns, struct completion *c, 
 
 static void http_cancel(struct backend *b, uint64_t request) {
     struct http *h = (struct http *)b;
-    for (size_t i = 0; i < h->nslots; i++)
-        if (h->slots[i]->active && h->slots[i]->request == request)
-            slot_abort(h->slots[i], FAIL_CANCELLED);
+    struct slot *s = slot_find(h, request);
+    if (s)
+        slot_abort(s, FAIL_CANCELLED);
 }
 
 /* ---- describe ---- */
@@ -458,6 +437,7 @@ static const struct {
     {"requests", offsetof(struct http_counts, requests)},
     {"cold_connections", offsetof(struct http_counts, cold_connections)},
     {"retried", offsetof(struct http_counts, retried)},
+    {"cancelled_by_option", offsetof(struct http_counts, cancelled)},
     {"token_events", offsetof(struct http_counts, token_events)},
     {"coalesced_token_events", offsetof(struct http_counts, coalesced)},
     {"comments", offsetof(struct http_counts, comments)},
@@ -534,21 +514,22 @@ static json_t *describe_error(const struct http *h) {
 
 static int http_describe(struct backend *b, struct backend_info *info, struct err *e) {
     struct http *h = (struct http *)b;
-    const struct endpoint *ep = &h->endpoint;
-    *info = (struct backend_info){.result_class = ep->result_class, .chips = ep->chips};
-    memcpy(info->chip, ep->chip, sizeof info->chip);
-    _Static_assert(sizeof ep->model == sizeof info->model_id, "copied whole");
-    memcpy(info->model_id, ep->model, sizeof info->model_id);
+    const struct endpoint *first = &h->endpoints[0];
+    *info = (struct backend_info){.result_class = h->result_class, .chips = h->chips};
+    memcpy(info->chip, h->chip, sizeof info->chip);
+    _Static_assert(sizeof h->model == sizeof info->model_id, "copied whole");
+    memcpy(info->model_id, h->model, sizeof info->model_id);
     json_t *d = json_object();
     json_object_set_new(d, "options", options_to_json(http_options_table, &h->o));
-    json_object_set_new(d, "endpoint", json_string(ep->url));
-    json_object_set_new(d, "addresses", json_string(ep->addresses));
-    json_object_set_new(d, "class_source", json_string(ep->class_source));
-    if (ep->server[0])
-        json_object_set_new(d, "server", json_string(ep->server));
-    if (ep->chip_sha256[0])
-        json_object_set_new(d, "chip_sha256", json_string(ep->chip_sha256));
-    json_object_set(d, "models", ep->model_ids);
+    json_object_set_new(d, "endpoint", json_string(first->url));
+    json_object_set_new(d, "addresses", json_string(first->addresses));
+    json_object_set_new(d, "class_source", json_string(h->class_source));
+    if (first->server[0])
+        json_object_set_new(d, "server", json_string(first->server));
+    if (first->chip_sha256[0])
+        json_object_set_new(d, "chip_sha256", json_string(first->chip_sha256));
+    json_object_set(d, "models", first->model_ids);
+    json_object_set_new(d, "endpoints", route_describe(h));
     json_object_set_new(d, "libcurl", json_string(curl_version()));
     if (!d)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
@@ -566,6 +547,10 @@ static json_t *http_observe(struct backend *b) {
     json_t *wakes = loop_wakes_json(&h->loop);
     if (wakes)
         json_object_set_new(d, "wake_ups", wakes);
+    json_object_set_new(d, "endpoints", route_observe(h));
+    json_t *retries = retry_observe(h);
+    if (retries)
+        json_object_set_new(d, "retries", retries);
     if (h->first_error_class)
         json_object_set_new(d, "first_error", describe_error(h));
     return d;

@@ -13,18 +13,22 @@
 enum http_api { API_COMPLETIONS, API_CHAT };
 enum http_prompt { PROMPT_IDS, PROMPT_TEXT };
 enum http_verify { VERIFY_OFF, VERIFY_ON, VERIFY_FAIL };
+enum http_version { HTTP_1_1, HTTP_2 };
 enum http_max_field { MAX_FIELD_AUTO, MAX_FIELD_TOKENS, MAX_FIELD_COMPLETION };
 
 struct http_options {
     const char *url, *unix_socket, *model, *header, *api_key_env, *api_key_file, *ca_file, *proxy,
         *extra;
-    int api, prompt, verify_length, max_tokens_field;
+    const char *header_env, *header_file;
+    int api, prompt, verify_length, max_tokens_field, http, route;
     bool stream, ignore_eos, min_tokens, include_usage, continuous_usage, return_token_ids;
     bool reuse, prewarm, tls_verify;
     int64_t timeout_connect_ns, timeout_first_token_ns, timeout_idle_ns, timeout_total_ns,
         timeout_drain_ns;
     int64_t spin_ns, max_event_bytes, vocab;
     double temperature;
+    int64_t retries, retry_backoff_ns, retry_backoff_max_ns, cancel_tokens;
+    double cancel_fraction;
 };
 extern const struct option http_options_table[];
 
@@ -33,6 +37,8 @@ extern const struct option http_options_table[];
 enum slot_timer { TIMER_FIRST_TOKEN, TIMER_IDLE, TIMER_TOTAL, TIMER_DRAIN, TIMER_COUNT };
 
 enum { SLOT_ERROR_BYTES = 4096 }; /* kept of an answer that is an error */
+
+enum { RETRY_ROWS = 5 };       /* rows of the table in retry.c */
 
 struct slot;
 struct slot_link {
@@ -56,6 +62,8 @@ struct slot {
     struct http *h;
     CURL *easy;
     struct slot *next_free;
+    struct slot *next_same; /* in the same bucket of http.buckets */
+    struct endpoint *endpoint;
     struct slot_link timer[TIMER_COUNT];
     struct buf body;   /* what is sent */
     struct buf answer; /* MODE_BODY, MODE_ERROR */
@@ -65,6 +73,15 @@ struct slot {
     bool active;
     uint64_t request;
     uint32_t isl, osl;
+    uint32_t cancel_at;    /* token events after which the client gives up; 0 = never */
+    uint32_t attempts;     /* before this one */
+    int64_t issued_ns;     /* machine's clock: limits count from here, over all attempts */
+    int64_t retry_at_ns;   /* waiting: when the next attempt begins */
+    size_t waiting_at;     /* its place in that heap */
+    bool waiting;          /* between two attempts: in http.waiting, not in the loop */
+    int64_t retry_after_s; /* Retry-After of the answer: seconds, or UTC when it was a date */
+    bool retry_after_date;
+    int64_t answer_date_s; /* its Date; -1 = none */
 
     /* sending */
     size_t out_bytes; /* of the body, accepted by the socket */
@@ -78,6 +95,7 @@ struct slot {
     size_t read_bytes;    /* so far in that action */
     int64_t since_ns;     /* what it brought came after that */
     int64_t before_ns;    /* a clock reading before it: what it left nothing of came after that */
+    uint64_t token_batch; /* loop.batches at the last token event */
 
     /* the response so far */
     enum slot_mode mode;
@@ -95,7 +113,7 @@ struct slot {
 
 /* What the metrics do not show; told in the record's details. */
 struct http_counts {
-    int64_t requests, cold_connections, retried, token_events, coalesced, comments, slow_scans,
+    int64_t requests, cold_connections, retried, cancelled, token_events, coalesced, comments, slow_scans,
         without_usage, usage_beyond_asked, prompt_beyond_sent, length_mismatch, not_streamed, missing_final_blank_line, unclean_close,
         without_sent;
 };
@@ -112,14 +130,26 @@ struct http {
     const struct workload *workload;
     struct event_sink *sink;
     int64_t origin_ns;
-    struct endpoint endpoint;
-    char *api_key;
+    struct endpoint *endpoints;
+    size_t nendpoints;
+    struct curl_slist *resolve;
+    /* of all endpoints together */
+    enum result_class result_class; /* the weakest */
+    const char *class_source;
+    char chip[64], model[128];
+    int64_t chips;
+    struct buf secrets; /* NUL-terminated values one after the other: never in a record */
     struct curl_slist *headers;
     struct body_template body;
     struct loop loop;
     struct slot **slots;
     size_t nslots, cap_slots;
     struct slot *free;
+    struct slot **buckets; /* requests in flight by id; a power of two of them, >= nslots */
+    size_t nbuckets;
+    struct slot **waiting; /* heap by retry_at_ns; room for nslots */
+    size_t nwaiting;
+    int64_t retried_by[RETRY_ROWS];
     struct slot_list timers[TIMER_COUNT];
     struct completion *ready; /* ring of cap_ready */
     size_t ready_head, nready, cap_ready;
@@ -134,7 +164,35 @@ struct http {
 /* http.c */
 void http_easy_common(struct http *h, CURL *easy);
 
+/* headers.c */
+int headers_make(struct http *h, struct err *e) MUST_USE;
+void headers_release(struct http *h);
+
+/* route.c */
+extern const char *const route_names[];
+int route_resolve(struct http *h, struct err *e) MUST_USE; /* -o url into endpoints */
+int route_probe(struct http *h, struct err *e) MUST_USE;   /* asks all of them */
+void route_release(struct http *h);
+struct endpoint *route_choose(struct http *h, const struct request *r);
+bool route_answered(struct endpoint *ep, CURL *easy); /* a transfer ended; true: on a new connection */
+json_t *route_describe(const struct http *h);
+json_t *route_observe(const struct http *h);
+
+/* retry.c */
+bool retry_takes(struct slot *s); /* the failed attempt is followed by another: not the end */
+int retry_run(struct http *h, int64_t now_ns, struct err *e) MUST_USE; /* sends what is due */
+int64_t retry_next(const struct http *h);                              /* INT64_MAX = none */
+void retry_forget(struct slot *s);                                     /* it waits no longer */
+void retry_header(struct slot *s, const char *line, size_t n);         /* one header line */
+json_t *retry_observe(const struct http *h); /* retries by cause; NULL when there were none */
+
 /* slot.c */
+struct slot *slot_find(const struct http *h, uint64_t request);
+/* Takes n (a power of two) empty buckets for the table of requests in flight. */
+void slots_rehash(struct http *h, struct slot **buckets, size_t n);
+void slot_forget(struct slot *s); /* its request is over */
+int slot_send(struct slot *s, struct err *e) MUST_USE; /* one attempt */
+void slot_clear(struct slot *s);                       /* forgets what an attempt left */
 int slot_new(struct http *h, struct slot **out, struct err *e) MUST_USE;
 void slot_free(struct slot *s);
 int slot_start(struct slot *s, const struct request *r, struct err *e) MUST_USE;

@@ -34,6 +34,7 @@ struct loop {
      * were whose time is known, those by the timer. A call of at most LOOP_SEEN_NS counts whole. */
     int64_t look_ns, since_ns;
     uint64_t wake[EVENT_BOUND_MAX + 1]; /* sleeps that the timer ended, by event_bound_bucket of lateness */
+    uint64_t batches;    /* times that epoll reported sockets */
     struct epoll_event ready[LOOP_READY_MAX]; /* what epoll reported; a batch may span two steps */
     int nready, next;
     int64_t in_multi; /* easy handles added */

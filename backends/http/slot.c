@@ -3,6 +3,7 @@
 #include "backends/http/http_internal.h"
 
 #include "harness/core/clock.h"
+#include "harness/core/rng.h"
 
 #include <stdlib.h>
 
@@ -18,14 +19,20 @@ void timer_disarm(struct slot *s, enum slot_timer k) {
     *link = (struct slot_link){0};
 }
 
-void timer_arm(struct slot *s, enum slot_timer k, int64_t now_ns) {
+/* Nearly always at the tail; a retried request goes back to the place its issue gave it. */
+void timer_arm(struct slot *s, enum slot_timer k, int64_t from_ns) {
     struct slot_list *list = &s->h->timers[k];
     timer_disarm(s, k);
     if (!list->duration_ns)
         return;
-    s->timer[k] = (struct slot_link){list->tail, NULL, now_ns + list->duration_ns, true};
-    *(list->tail ? &list->tail->timer[k].next : &list->head) = s;
-    list->tail = s;
+    int64_t at_ns = from_ns + list->duration_ns;
+    struct slot *prev = list->tail;
+    while (prev && prev->timer[k].at_ns > at_ns)
+        prev = prev->timer[k].prev;
+    struct slot *next = prev ? prev->timer[k].next : list->head;
+    s->timer[k] = (struct slot_link){prev, next, at_ns, true};
+    *(prev ? &prev->timer[k].next : &list->head) = s;
+    *(next ? &next->timer[k].prev : &list->tail) = s;
 }
 
 int64_t slots_next_timer(const struct http *h) {
@@ -67,11 +74,11 @@ int slot_new(struct http *h, struct slot **out, struct err *e) {
     http_easy_common(h, c);
     stream_attach(s);
     curl_easy_setopt(c, CURLOPT_PRIVATE, s);
-    curl_easy_setopt(c, CURLOPT_URL, h->endpoint.url);
     curl_easy_setopt(c, CURLOPT_POST, 1L);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, s->curl_error);
-    curl_easy_setopt(c, CURLOPT_UPLOAD_BUFFERSIZE, 512L * 1024);
+    /* several streams of one connection wait for it rather than open more */
+    curl_easy_setopt(c, CURLOPT_PIPEWAIT, h->o.http == HTTP_2 ? 1L : 0L);
     if (!h->o.reuse) {
         curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, 1L);
         curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L);
@@ -90,21 +97,50 @@ void slot_free(struct slot *s) {
     free(s);
 }
 
-int slot_start(struct slot *s, const struct request *r, struct err *e) {
-    struct http *h = s->h;
-    int rc = body_build(&h->body, r, &s->body, e);
-    if (rc)
-        return rc;
+/* ---- by request ---- */
+
+static struct slot **bucket(const struct http *h, uint64_t request) {
+    return &h->buckets[request * 0x9E3779B97F4A7C15u >> 32 & (h->nbuckets - 1)];
+}
+
+struct slot *slot_find(const struct http *h, uint64_t request) {
+    struct slot *s = h->nbuckets ? *bucket(h, request) : NULL;
+    while (s && s->request != request)
+        s = s->next_same;
+    return s;
+}
+
+static void remember(struct slot *s) {
+    struct slot **b = bucket(s->h, s->request);
+    s->next_same = *b;
+    *b = s;
+}
+
+void slot_forget(struct slot *s) {
+    struct slot **p = bucket(s->h, s->request);
+    while (*p != s)
+        p = &(*p)->next_same;
+    *p = s->next_same;
+}
+
+void slots_rehash(struct http *h, struct slot **buckets, size_t n) {
+    free(h->buckets);
+    h->buckets = buckets;
+    h->nbuckets = n;
+    for (size_t i = 0; i < h->nslots; i++)
+        if (h->slots[i]->active)
+            remember(h->slots[i]);
+}
+
+/* ---- a request ---- */
+
+void slot_clear(struct slot *s) {
     buf_clear(&s->answer);
     sse_clear(&s->sse);
     s->curl_error[0] = '\0';
-    s->active = true;
-    s->request = r->id;
-    s->isl = r->isl;
-    s->osl = r->osl;
     s->out_bytes = 0;
     s->begun = s->sent = s->read_is_head = s->is_json = s->done_seen = s->finish_seen = false;
-    s->read_action = s->read_bytes = 0;
+    s->read_action = s->read_number = s->read_bytes = 0;
     s->read_ns = s->since_ns = s->before_ns = 0;
     s->mode = MODE_HEAD;
     s->status = 0;
@@ -114,13 +150,53 @@ int slot_start(struct slot *s, const struct request *r, struct err *e) {
     s->cumulative = s->prompt_tokens = s->completion_tokens = s->cached_tokens =
         s->reasoning_tokens = -1;
     s->fail = FAIL_NONE;
+    s->retry_after_s = s->answer_date_s = -1;
+}
+
+int slot_send(struct slot *s, struct err *e) {
+    return loop_add(&s->h->loop, s->easy, e);
+}
+
+/* Which requests are given up early: a pure function of the request, so the same ones in each run. */
+static uint32_t choose_cancel(const struct http_options *o, const struct request *r) {
+    uint64_t state = r->id ^ 0x63616e63656cu;
+    double u = (double)(splitmix64(&state) >> 11) * 0x1p-53;
+    return u < o->cancel_fraction ? (uint32_t)o->cancel_tokens : 0;
+}
+
+/* A large buffer for a large body only: libcurl allocates it for each upload. */
+static long upload_buffer(size_t body_bytes) {
+    enum { SMALL = 64 * 1024, LARGE = 512 * 1024 };
+    return body_bytes > SMALL ? LARGE : SMALL;
+}
+
+int slot_start(struct slot *s, const struct request *r, struct err *e) {
+    struct http *h = s->h;
+    int rc = body_build(&h->body, r, &s->body, e);
+    if (rc)
+        return rc;
+    slot_clear(s);
+    s->active = true;
+    s->request = r->id;
+    s->isl = r->isl;
+    s->osl = r->osl;
+    s->attempts = 0;
+    s->cancel_at = choose_cancel(&h->o, r);
+    remember(s);
     h->counts.requests++;
     h->in_flight++;
-    int64_t now = clock_now_ns();
-    timer_arm(s, TIMER_TOTAL, now);
+    struct endpoint *ep = route_choose(h, r);
+    if (s->endpoint != ep)
+        curl_easy_setopt(s->easy, CURLOPT_URL, ep->url);
+    s->endpoint = ep;
+    ep->requests++;
+    ep->in_flight++;
+    s->issued_ns = clock_now_ns();
+    timer_arm(s, TIMER_TOTAL, s->issued_ns);
     if (h->o.stream)
-        timer_arm(s, TIMER_FIRST_TOKEN, now);
+        timer_arm(s, TIMER_FIRST_TOKEN, s->issued_ns);
+    curl_easy_setopt(s->easy, CURLOPT_UPLOAD_BUFFERSIZE, upload_buffer(s->body.n));
     curl_easy_setopt(s->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body.n);
     curl_easy_setopt(s->easy, CURLOPT_POSTFIELDS, s->body.p);
-    return loop_add(&h->loop, s->easy, e);
+    return slot_send(s, e);
 }

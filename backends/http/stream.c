@@ -60,13 +60,17 @@ static void put_token(struct slot *s, int64_t tokens, int64_t flags) {
         p->flags |= TOKENS_COALESCED;
         flags |= TOKENS_COALESCED;
     }
+    /* HTTP/2: frames of one read are handed out one by one, among those of other streams */
+    if (h->o.http == HTTP_2 && s->token_batch == h->loop.batches)
+        flags |= TOKENS_COALESCED;
+    s->token_batch = h->loop.batches;
     flush_pending_token(h);
     int64_t t = event_time(h, s->read_ns);
     flags |= bound_of(s, t, s->since_ns) << EVENT_TOKENS_BOUND_SHIFT;
     *p = (struct pending_token){s, s->read_number, t, tokens, flags};
 }
 
-/* Keeps the first failure's text for the record; the key may be echoed by the server. */
+/* Keeps the first failure's text for the record; secrets may be echoed by the server. */
 static void note_error(struct slot *s, const char *text, size_t n) {
     struct http *h = s->h;
     if (h->first_error_class)
@@ -77,10 +81,13 @@ static void note_error(struct slot *s, const char *text, size_t n) {
         n = SLOT_ERROR_BYTES;
     memcpy(h->first_error, text, n);
     h->first_error[n] = '\0';
-    size_t key = h->api_key ? strlen(h->api_key) : 0;
-    for (char *hit = h->first_error;
-         key && (hit = memmem(hit, n - (size_t)(hit - h->first_error), h->api_key, key));)
-        memset(hit, '*', key);
+    for (size_t at = 0; at < h->secrets.n; at += strlen(h->secrets.p + at) + 1) {
+        const char *secret = h->secrets.p + at;
+        size_t k = strlen(secret);
+        for (char *hit = h->first_error;
+             (hit = memmem(hit, n - (size_t)(hit - h->first_error), secret, k));)
+            memset(hit, '*', k);
+    }
 }
 
 static void fail(struct slot *s, enum fail_class c, const char *text, size_t n) {
@@ -94,13 +101,12 @@ static void fail(struct slot *s, enum fail_class c, const char *text, size_t n) 
 
 static void lied(struct slot *s, enum result_class c, const char *how) {
     struct http *h = s->h;
-    if (c >= h->endpoint.result_class || h->fatal.code)
+    if (c >= h->result_class || h->fatal.code)
         return;
     err_set(&h->fatal, ASSAY_EENV,
             "the endpoint at '%s' said class '%s' when the run began and now says '%s' (%s): its "
             "numbers cannot be trusted",
-            h->endpoint.url, result_class_name(h->endpoint.result_class), result_class_name(c),
-            how);
+            s->endpoint->url, result_class_name(h->result_class), result_class_name(c), how);
 }
 
 /* ---- the response ---- */
@@ -157,6 +163,10 @@ static void take_tokens(struct slot *s, const struct scan *c) {
         timer_arm(s, TIMER_IDLE, s->read_ns);
     }
     put_token(s, tokens, flags);
+    if (s->token_events == s->cancel_at) {
+        s->fail = FAIL_CANCELLED; /* wanted: no error to keep */
+        s->h->counts.cancelled++;
+    }
 }
 
 static bool is_done_mark(struct str d) {
@@ -264,8 +274,10 @@ static size_t on_body(char *p, size_t one, size_t n, void *ctx) {
             return n; /* draining */
         if (sse_feed(&s->sse, p, n, on_event, s))
             fail(s, FAIL_BAD_SSE, "an event is larger than max_event", 33);
-        /* what follows cannot be understood: do not read it */
-        return s->fail == FAIL_BAD_SSE || s->fail == FAIL_BAD_JSON ? 0 : n;
+        /* what follows cannot be understood, or is not wanted: do not read it */
+        return s->fail == FAIL_BAD_SSE || s->fail == FAIL_BAD_JSON || s->fail == FAIL_CANCELLED
+                   ? 0
+                   : n;
     case MODE_BODY:
         buf_put(&s->answer, p, n);
         if (s->answer.failed)
@@ -313,6 +325,11 @@ static size_t on_header(char *p, size_t one, size_t n, void *ctx) {
         if (endpoint_class_header(p, n, &c))
             lied(s, c, "response header X-Assay-Class");
         break;
+    case 'd':
+    case 'r':
+        if (s->h->o.retries)
+            retry_header(s, p, n);
+        break;
     default:
         break;
     }
@@ -339,6 +356,7 @@ static int on_debug(CURL *easy, curl_infotype type, char *p, size_t n, void *ctx
              */
             s->h->counts.retried += s->begun;
             s->begun = true;
+            s->sent = false;
             s->out_bytes = 0;
         }
         break;
@@ -519,8 +537,18 @@ void slot_finish(struct slot *s, CURLcode code) {
     struct http *h = s->h;
     flush_pending_token(h);
     int64_t end_ns = clock_now_ns();
+    int told = h->first_error_class;
     judge(s, code);
     flush_pending_token(h); /* an event without its blank line */
+    if (!s->waiting)
+        h->counts.cold_connections += route_answered(s->endpoint, s->easy);
+    if (s->fail && retry_takes(s)) {
+        if (!told)
+            h->first_error_class = 0; /* of an attempt, not of a request */
+        return;
+    }
+    if (s->waiting)
+        retry_forget(s);
     bool exact;
     int64_t n = count_output(s, &exact);
     if (!s->fail) {
@@ -534,9 +562,6 @@ void slot_finish(struct slot *s, CURLcode code) {
         if (!s->fail && n < 1)
             fail(s, FAIL_NO_OUTPUT, "usage says that no token was made", 33);
     }
-    long connects = 0;
-    if (curl_easy_getinfo(s->easy, CURLINFO_NUM_CONNECTS, &connects) == CURLE_OK && connects > 0)
-        h->counts.cold_connections++;
     h->counts.comments += (int64_t)s->sse.comments;
     h->counts.without_sent += !s->sent;
     struct completion c = {.request = s->request, .fail_class = s->fail};
@@ -556,7 +581,10 @@ void slot_finish(struct slot *s, CURLcode code) {
     push_completion(h, c);
     for (int k = 0; k < TIMER_COUNT; k++)
         timer_disarm(s, (enum slot_timer)k);
+    slot_forget(s);
     s->active = false;
+    s->endpoint->failed += s->fail != FAIL_NONE;
+    s->endpoint->in_flight--;
     h->in_flight--;
     s->next_free = h->free;
     h->free = s;
@@ -565,7 +593,8 @@ void slot_finish(struct slot *s, CURLcode code) {
 void slot_abort(struct slot *s, int fail_class) {
     if (fail_class && !s->fail && !(s->done_seen && s->token_events))
         fail(s, (enum fail_class)fail_class, "", 0);
-    loop_remove(&s->h->loop, s->easy);
+    if (!s->waiting)
+        loop_remove(&s->h->loop, s->easy);
     slot_finish(s, CURLE_ABORTED_BY_CALLBACK);
 }
 

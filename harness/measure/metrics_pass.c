@@ -356,9 +356,8 @@ static int on_other(struct pass *p, const struct eventlog_view *v, uint32_t i, s
         rc = find_open(p, v, i, &slot, &d, e);
         if (rc)
             return rc;
-        if (request_flags(&p->req[slot]) & REQ_SENT)
-            return nonsense(e, v, i, "sent twice");
-        /* an answer before the last byte: sent by then, so the time of ISSUE stands */
+        /* an answer before the last byte: sent by then, so the time of ISSUE stands. A request that
+         * is sent again has the time of its last attempt. */
         if (!(request_flags(&p->req[slot]) & REQ_TOKENS)) {
             request_flag(&p->req[slot], REQ_SENT);
             request_stamp(&p->req[slot], AT_SENT, d);

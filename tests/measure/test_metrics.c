@@ -349,8 +349,6 @@ Test(measure_metrics, nonsense_is_refused) {
          {{1, EVENT_ISSUE, 0, 0, 0}, {2, EVENT_DONE, 0, 1, 0}, {3, EVENT_TOKENS, 0, 1, 0}}},
         {"after the request's end",
          {{1, EVENT_ISSUE, 0, 0, 0}, {2, EVENT_FAIL, 0, 1, 0}, {3, EVENT_DONE, 0, 1, 0}}},
-        {"sent twice",
-         {{1, EVENT_ISSUE, 0, 0, 0}, {2, EVENT_SENT, 0, 0, 0}, {3, EVENT_SENT, 0, 0, 0}}},
         {"must be its first event", {{1, EVENT_ISSUE, 0, 0, 0}, {2, EVENT_SESSION, 0, 0, 0}}},
         {"lateness", {{1, EVENT_ISSUE, 0, -1, 0}}},
         {"lateness", {{1, EVENT_ISSUE, 0, INT64_MAX, 0}}},
