@@ -4,7 +4,7 @@
 set -eu
 build=(build-essential pkg-config git ca-certificates libcurl4-openssl-dev libsqlite3-dev libjansson-dev libhwloc-dev libsodium-dev
        libssl-dev libmicrohttpd-dev libpcre2-dev libutf8proc-dev)
-tests=(libcriterion-dev python3 python3-cryptography curl jq sqlite3 man-db)
+tests=(libcriterion-dev python3 python3-cryptography python3-h2 curl jq sqlite3 man-db)
 yes=0 want=("${build[@]}")
 for a in "$@"; do
     case $a in

@@ -26,7 +26,7 @@ const struct option http_options_table[] = {
     {"route", OPT_ENUM, AT(route), .choices = route_names, .def = "round-robin",
      .help = "which of several endpoints a request goes to"},
     {"http", OPT_ENUM, AT(http), .choices = versions, .def = "1.1",
-     .help = "2: streams of few connections; https negotiates it, http takes it for granted"},
+     .help = "2: many streams a connection; https negotiates it, http takes it for granted"},
     {"unix_socket", OPT_STR, AT(unix_socket),
      .help = "path of a Unix socket to connect to instead"},
     {"api", OPT_ENUM, AT(api), .choices = apis, .def = "completions", .help = "which API to speak"},

@@ -45,6 +45,17 @@ static int add_endpoint(struct http *h, const char *url, size_t n, struct err *e
     return rc;
 }
 
+/* Without TLS, libcurl before 8.0 opens a second session on a connection that has one already. */
+static int check_plain_http2(const struct http *h, struct err *e) {
+    const curl_version_info_data *v = curl_version_info(CURLVERSION_NOW);
+    if (h->o.http != HTTP_2 || h->endpoints[0].tls || !h->o.reuse || v->version_num >= 0x080000)
+        return 0;
+    return err_set(e, ASSAY_EUSAGE,
+                   "-o http=2: libcurl %s cannot use an HTTP/2 connection without TLS twice (8.0 "
+                   "can): expected https, or -o reuse=off for a connection each, found '%s'",
+                   v->version, h->endpoints[0].url);
+}
+
 int route_resolve(struct http *h, struct err *e) {
     const char *p = h->o.url;
     int rc = 0;
@@ -62,7 +73,7 @@ int route_resolve(struct http *h, struct err *e) {
             rc = err_set(e, ASSAY_EUSAGE,
                          "-o http=2: '%s' and '%s': expected one scheme for all endpoints",
                          h->endpoints[0].url, h->endpoints[i].url);
-    return rc;
+    return rc ? rc : check_plain_http2(h, e);
 }
 
 static bool lists_model(const struct endpoint *ep, const char *name) {

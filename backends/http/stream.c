@@ -238,10 +238,12 @@ static void choose_mode(struct slot *s) {
 
 /* Stamps a read that has just returned and notes since when what it brought may have waited: since the
  * loop's look, or longer if the read before may have left something, as a full buffer tells and TLS
- * hides; or less long if that one left nothing. */
+ * and HTTP/2 hide; or less long if that one left nothing. HTTP/2: a read is of the connection; libcurl
+ * hands its frames out stream by stream, and each stream's stamp is late by those before it. */
 static void stamp(struct slot *s) {
     struct loop *l = &s->h->loop;
-    bool left = s->h->endpoint.tls || s->h->o.proxy || s->read_bytes >= CURL_MAX_WRITE_SIZE;
+    bool left = s->endpoint->tls || s->h->o.proxy || s->h->o.http == HTTP_2 ||
+                s->read_bytes >= CURL_MAX_WRITE_SIZE;
     if (!left)
         s->since_ns = l->since_ns > s->before_ns ? l->since_ns : s->before_ns;
     else if (s->read_ns <= l->since_ns) /* that look would have reported the rest */
