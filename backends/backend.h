@@ -46,6 +46,8 @@ struct backend_info {
     char model_id[128];     /* as the endpoint names it */
     char settings[128];     /* what beside chip and chips makes it another system: "weights=int8"; "" when
                                all is at its default. Part of the system's name */
+    char metrics_urls[4096];/* where the system may show Prometheus metrics of itself: URLs apart by a
+                               blank; "" when unknown */
     json_t *details;        /* new reference, goes into the record (chip digest, engine settings,
                                model version, calibration digest…); never secrets. May be NULL. */
 };

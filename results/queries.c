@@ -151,6 +151,18 @@ const struct named_query named_queries[] = {
      " best/chips/first_value(best/chips) OVER (PARTITION BY workload, model, class, chip ORDER BY chips) AS efficiency, "
      LOAD ", " PROOF OF_BEST "ORDER BY workload, model, class, chip, chips"},
 
+    {"server", "what the server says of each run beside what the client says, newest first",
+     {P_WORKLOAD, {"run", "", "its id, or a beginning of it"}},
+     "WITH j AS (SELECT run_id, CAST(payload AS TEXT)->'$.predicate.server' AS v FROM envelope)"
+     " SELECT class, workload, system, " LOAD ", v->>'$.engine' AS engine,"
+     " v->>'$.beside_client.generation_tokens.server' AS server_tokens, v->>'$.beside_client.generation_tokens.client' AS client_tokens,"
+     " (v->>'$.beside_client.ttft_ns.server')/1e6 AS server_ttft_mean_ms, (v->>'$.beside_client.ttft_ns.client')/1e6 AS client_ttft_mean_ms,"
+     " (v->>'$.queue_time_ns.mean')/1e6 AS queue_mean_ms, v->>'$.kv_cache_usage.max' AS kv_cache_max,"
+     " v->>'$.preemptions.window' AS preemptions, v->>'$.prefix_cache_hit_share' AS prefix_hit_share,"
+     " v->>'$.running.max' AS running_max, v->>'$.waiting.max' AS waiting_max, " PROOF
+     " FROM j JOIN v_run USING(run_id) WHERE v IS NOT NULL AND " ANY("workload") " AND (:run='' OR run GLOB :run||'*')"
+     " ORDER BY run_id DESC"},
+
     {"signatures", "who signed each record",
      {{"campaign", "", "its name, * allowed"}, {"below", "1000000", "only records with fewer signatures"}},
      "SELECT class, workload, system, verdict, signatures, signer_owners, (SELECT group_concat(owner||' '||substr(keyid,8,12),', ')"

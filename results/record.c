@@ -77,6 +77,10 @@ static json_t *profile_copy(const json_t *v) {
     return json_deep_copy(v);
 }
 
+json_t *record_profile_copy(const json_t *v) {
+    return profile_copy(v);
+}
+
 /* ---- objects under construction ---- */
 
 /* Remembers the first member that could not be made; later puts go on and change nothing. */
@@ -445,6 +449,10 @@ static struct object predicate(const struct record_input *in, struct err *e) {
         put(&p, "observed", profile_copy(in->observed));
     if (in->bottleneck)
         put(&p, "bottleneck", profile_copy(in->bottleneck));
+    if (in->server)
+        put(&p, "server", profile_copy(in->server));
+    if (in->power)
+        put(&p, "power", profile_copy(in->power));
     return p;
 }
 
@@ -459,10 +467,12 @@ static json_t *subjects(const struct record_input *in) {
         {RECORD_SUBJECT_RULES, h->rules_sha256},
         {RECORD_SUBJECT_SYSTEM, h->system_sha256},
         {RECORD_SUBJECT_ENVIRONMENT, h->environment_sha256},
+        {RECORD_SUBJECT_SERIES, in->series_digest},
     };
     json_t *a = json_array();
     for (size_t i = 0; a && i < sizeof s / sizeof s[0]; i++)
-        if (json_array_append_new(a, json_pack("{s:s, s:o}", "name", s[i].name, "digest",
+        if (s[i].digest &&
+            json_array_append_new(a, json_pack("{s:s, s:o}", "name", s[i].name, "digest",
                                                digest_json(s[i].digest)))) {
             json_decref(a);
             return NULL;

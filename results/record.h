@@ -24,6 +24,7 @@
 #define RECORD_SUBJECT_RULES "rules.json"
 #define RECORD_SUBJECT_SYSTEM "system.json"
 #define RECORD_SUBJECT_ENVIRONMENT "environment.json"
+#define RECORD_SUBJECT_SERIES "raw/series.assayseries" /* series_digest's; only with series */
 
 struct record_input {
     const struct run_begin *begin;
@@ -42,10 +43,16 @@ struct record_input {
     const json_t *client;            /* lateness, CPU share, context switches… ; may be NULL */
     const json_t *observed;          /* what the backend's instances saw, an array; may be NULL */
     const json_t *bottleneck;        /* may be NULL */
+    const json_t *server;            /* server_report's; may be NULL */
+    const json_t *power;             /* power_report's; may be NULL */
+    const unsigned char *series_digest; /* 32 bytes; NULL = no series were read */
     const struct workload *workload; /* for its overrides as typed; NULL = none */
 };
 /* Canonical Statement bytes into out (initialised by the caller). */
 int record_build(const struct record_input *in, struct buf *out, struct err *e) MUST_USE;
+
+/* A copy in which every number keeps to the profile: what the record holds of a part. */
+json_t *record_profile_copy(const json_t *v);
 
 /* Reads payload bytes whose signature has been verified: canonical-JSON profile, statement and
  * predicate type, subjects (named once, relative, with a SHA-256), no string with a NUL inside.

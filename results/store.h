@@ -12,6 +12,7 @@
 #include "harness/measure/eventlog.h"
 #include "harness/measure/metrics.h"
 #include "harness/measure/rules.h"
+#include "harness/measure/series.h"
 #include "results/dsse.h"
 #include "results/register.h"
 
@@ -98,9 +99,16 @@ struct run_end {
     const struct dsse_signature *signature;
     const struct public_key *key;
     const char *abort_reason;
+    const struct series_log *series; /* what was read beside the run, sorted; NULL = nothing */
 };
 int store_run_end(struct store *s, const struct run_handle *h, const struct run_end *end,
                   struct err *e) MUST_USE;
+
+/* SHA-256 of a sorted series log as the record signs it; bytes: schemas/database.md. */
+void series_digest(const struct series_log *l, unsigned char digest[32]);
+/* A run's series as stored, sorted, into *l (initialised here; release it also after an error). */
+int store_series_load(struct store *s, int64_t run_id, struct series_log *l,
+                      struct err *e) MUST_USE;
 
 /* Adds another signature to a run's record; the caller has made it over store_envelope's payload.
  * ASSAY_EUSAGE when there is no record or the key has signed it already. */

@@ -130,6 +130,12 @@ const char *store_network_fs(uint32_t magic);
 int log_digest(struct conn *c, int64_t run_id, uint64_t *chunks, uint64_t *bytes,
                unsigned char digest[32], struct err *e) MUST_USE;
 
+/* ---- store_series.c ---- */
+
+/* Inside the transaction that ends the run. */
+int series_store(struct conn *c, int64_t run_id, const struct series_log *l,
+                 struct err *e) MUST_USE;
+
 /* ---- store_run.c ---- */
 
 /* Ends a run as ABORTED with a register entry, inside a transaction. */

@@ -380,6 +380,8 @@ static int end_locked(struct conn *c, const struct run_handle *h, const struct r
         rc = put_verdicts(c, h->run_id, end, e);
     if (!rc)
         rc = put_artifacts(c, h->run_id, payload, e);
+    if (!rc && end->series)
+        rc = series_store(c, h->run_id, end->series, e);
     if (rc)
         return rc;
 

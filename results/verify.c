@@ -406,6 +406,7 @@ int check_stored_run(struct store *s, const struct register_state *g, int64_t ru
     if (!rc && rec.predicate) {
         check_documents(s, &rec, r);
         check_log(s, run_id, &rec, r);
+        check_series(s, run_id, &rec, r);
         check_rows(s, run_id, &rec, r);
         check_registered(g, uuid, &rec, r);
     }

@@ -101,6 +101,11 @@ int register_each_run(const struct register_state *g,
 void check_rows(struct store *s, int64_t run_id, const struct signed_record *rec, struct report *r);
 void check_documents(struct store *s, const struct signed_record *rec, struct report *r);
 
+/* ---- verify_series.c: what was read beside the run ---- */
+
+void check_series(struct store *s, int64_t run_id, const struct signed_record *rec,
+                  struct report *r);
+
 /* ---- verify_log.c: the event log, and what follows from it ---- */
 
 void check_log(struct store *s, int64_t run_id, const struct signed_record *rec, struct report *r);

@@ -512,6 +512,25 @@ static json_t *describe_error(const struct http *h) {
                      h->first_error_status, "text", text);
 }
 
+/* Beside each model list: http://host/v1/models -> http://host/metrics. */
+static void metrics_urls(const struct http *h, char *out, size_t bytes) {
+    static const char *const tails[] = {"/v1/models", "/models"};
+    struct buf b;
+    buf_init(&b, bytes - 1);
+    for (size_t i = 0; i < (size_t)h->nendpoints; i++) {
+        const char *models = h->endpoints[i].models_url;
+        size_t n = strlen(models), tail = 0;
+        for (size_t k = 0; !tail && k < sizeof tails / sizeof *tails; k++)
+            if (n >= strlen(tails[k]) && !strcmp(models + n - strlen(tails[k]), tails[k]))
+                tail = strlen(tails[k]);
+        if (tail)
+            buf_printf(&b, "%s%.*s/metrics", b.n ? " " : "", (int)(n - tail), models);
+    }
+    if (b.n && !b.failed)
+        memcpy(out, b.p, b.n + 1);
+    buf_release(&b);
+}
+
 static int http_describe(struct backend *b, struct backend_info *info, struct err *e) {
     struct http *h = (struct http *)b;
     const struct endpoint *first = &h->endpoints[0];
@@ -519,6 +538,8 @@ static int http_describe(struct backend *b, struct backend_info *info, struct er
     memcpy(info->chip, h->chip, sizeof info->chip);
     _Static_assert(sizeof h->model == sizeof info->model_id, "copied whole");
     memcpy(info->model_id, h->model, sizeof info->model_id);
+    if (!h->o.unix_socket)
+        metrics_urls(h, info->metrics_urls, sizeof info->metrics_urls);
     json_t *d = json_object();
     json_object_set_new(d, "options", options_to_json(http_options_table, &h->o));
     json_object_set_new(d, "endpoint", json_string(first->url));

@@ -9,8 +9,8 @@
 struct run_args {
     struct common c;
     const char *backend, *key, *system, *campaign, *rules;
-    struct strings backend_options;
-    int64_t threads, grace_ns;
+    struct strings backend_options, scrape;
+    int64_t threads, grace_ns, scrape_interval_ns;
     bool dry_run;
 };
 

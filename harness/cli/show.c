@@ -1,6 +1,7 @@
 /* `assay show`: one record in full, its envelope for a third party, or the run's event log. */
 #include "harness/cli/out.h"
 #include "harness/cli/summary.h"
+#include "harness/cli/summary_server.h"
 #include "harness/cli/term.h"
 #include "harness/cli/verbs.h"
 #include "harness/core/json.h"
@@ -13,7 +14,7 @@
 
 struct show_args {
     struct common c;
-    bool log, envelope;
+    bool log, envelope, server;
     int64_t limit;
 };
 
@@ -23,6 +24,8 @@ static const struct option show_options[] = {
     {.name = "envelope", .type = OPT_BOOL, .offset = AT(envelope),
      .help = "the signed DSSE envelope as it is, for 'assay verify FILE' elsewhere"},
     {.name = "log", .type = OPT_BOOL, .offset = AT(log), .help = "the event log, a line an event (CSV)"},
+    {.name = "server", .type = OPT_BOOL, .offset = AT(server),
+     .help = "what the server and the devices say of the run, beside the client's figures"},
     {.name = "limit", .type = OPT_I64, .offset = AT(limit), .min = 0, .max = 1e15, .def = "0",
      .help = "events of --log; 0 all"},
     {0},
@@ -166,6 +169,36 @@ static void print_record(const json_t *statement, const json_t *signatures, cons
     out_tree(signatures, 2, out);
 }
 
+/* The parts that were read beside the run. */
+static int show_server(const json_t *statement, const char *uuid, bool json, struct arena *arena,
+                       struct err *e) {
+    const json_t *predicate = json_object_get(statement, "predicate"),
+                 *server = json_object_get(predicate, "server"),
+                 *power = json_object_get(predicate, "power");
+    if (json) {
+        json_t *root = json_pack("{s:s, s:O*, s:O*}", "run", uuid, "server", server, "power", power);
+        if (!root)
+            return err_set(e, ASSAY_ENOMEM, "out of memory");
+        out_json(root, stdout);
+        json_decref(root);
+        return 0;
+    }
+    const char *shout = class_shout(text_in(predicate, "system", "class"));
+    printf("%s%srun %s\n", shout, *shout ? "  " : "", uuid);
+    if (!server && !power)
+        puts("\nnothing was read beside this run: see 'assay help run', --scrape and --telemetry");
+    summary_server(server, arena, stdout);
+    if (server) {
+        putchar('\n');
+        out_tree(server, 0, stdout);
+    }
+    if (power) {
+        puts("\npower");
+        out_tree(power, 2, stdout);
+    }
+    return 0;
+}
+
 static int show_record(const struct show_args *a, struct arena *arena, struct store *s,
                        int64_t run_id, const char *uuid, struct err *e) {
     struct dsse d = {0};
@@ -191,6 +224,10 @@ static int show_record(const struct show_args *a, struct arena *arena, struct st
         rc = signatures_json(&d, &signatures, e);
     if (rc)
         goto out;
+    if (a->server) {
+        rc = show_server(statement, uuid, a->c.json, arena, e);
+        goto out;
+    }
     sha256(d.payload.p, d.payload.n, digest);
     hex_encode(digest, sizeof digest, hex);
     if (a->c.json) {
@@ -216,8 +253,8 @@ static int run_show(void *options, struct err *e) {
     struct store *s = NULL;
     int64_t run_id;
     char uuid[RUN_UUID];
-    if (a->log && a->envelope)
-        return err_set(e, ASSAY_EUSAGE, "show: --log and --envelope exclude each other");
+    if (a->log + a->envelope + a->server > 1)
+        return err_set(e, ASSAY_EUSAGE, "show: --log, --envelope and --server exclude each other");
     int rc = store_open(a->c.db, STORE_READ, &s, NULL, e);
     if (rc)
         return rc;

@@ -1,6 +1,7 @@
 /* The summary for people. Reads only the JSON object of the contract, so that what the table says
  * is what --json says; a member that is absent is a line that is absent. */
 #include "harness/cli/summary.h"
+#include "harness/cli/summary_server.h"
 
 #include "harness/cli/term.h"
 
@@ -242,6 +243,7 @@ void summary_print(const json_t *summary, const char *store, struct arena *a, FI
     summary_latencies(metrics, a, out);
     throughput(metrics, a, out);
     bottleneck(summary, out);
+    summary_server(json_object_get(summary, "server"), a, out);
     verdicts(summary, a, out);
     warnings(summary, out);
     const char *digest = text_at(summary, "record_sha256", NULL),

@@ -35,10 +35,18 @@ static const struct {
     {"_total", 1u << PROM_COUNTER},
 };
 
+static const char *const kind_names[PROM_KINDS] = {"untyped",   "counter", "gauge",
+                                                   "histogram", "summary", "other"};
+
 const char *prom_kind_name(enum prom_kind k) {
-    static const char *const names[PROM_KINDS] = {"untyped",   "counter", "gauge",
-                                                  "histogram", "summary", "other"};
-    return (size_t)k < PROM_KINDS ? names[k] : "untyped";
+    return (size_t)k < PROM_KINDS ? kind_names[k] : "untyped";
+}
+
+enum prom_kind prom_kind_parse(const char *name) {
+    size_t k = 0;
+    while (k < PROM_KINDS && strcmp(kind_names[k], name) != 0)
+        k++;
+    return (enum prom_kind)k;
 }
 
 void prom_init(struct prom *p, const char *source, bool openmetrics, prom_sample_fn *fn,

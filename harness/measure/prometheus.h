@@ -33,6 +33,7 @@ enum prom_kind {
     PROM_KINDS
 };
 const char *prom_kind_name(enum prom_kind k);
+enum prom_kind prom_kind_parse(const char *name); /* PROM_KINDS when unknown */
 
 struct prom_label {
     struct str name, value; /* value: escapes undone */

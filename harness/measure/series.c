@@ -91,6 +91,22 @@ static int rehash(struct series_log *l, struct err *e) {
     return 0;
 }
 
+static int add_series(struct series_log *l, uint32_t source, enum prom_kind kind, const char *name,
+                      const char *labels, struct err *e) {
+    int rc = grow(&l->series, &l->series_cap, l->nseries + 1, sizeof *l->series, e);
+    if (rc)
+        return rc;
+    struct series s = {.source = source,
+                       .kind = kind,
+                       .name = arena_strdup(&l->arena, name),
+                       .labels = arena_strdup(&l->arena, labels),
+                       .last = (double)NAN};
+    if (!s.name || !s.labels)
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    l->series[l->nseries++] = s;
+    return 0;
+}
+
 int series_put(struct series_log *l, uint32_t source, const char *name, const char *labels,
                enum prom_kind kind, double value, struct err *e) {
     int rc = 0;
@@ -102,16 +118,8 @@ int series_put(struct series_log *l, uint32_t source, const char *name, const ch
             l->full = true;
             return 0;
         }
-        if ((rc = grow(&l->series, &l->series_cap, l->nseries + 1, sizeof *l->series, e)))
+        if ((rc = add_series(l, source, kind, name, labels, e)))
             return rc;
-        struct series s = {.source = source,
-                           .kind = kind,
-                           .name = arena_strdup(&l->arena, name),
-                           .labels = arena_strdup(&l->arena, labels),
-                           .last = (double)NAN};
-        if (!s.name || !s.labels)
-            return err_set(e, ASSAY_ENOMEM, "out of memory");
-        l->series[l->nseries++] = s;
         *slot = (uint32_t)l->nseries;
     }
     if ((rc = grow(&l->pending, &l->pending_cap, l->npending + 1, sizeof *l->pending, e)))
@@ -240,7 +248,7 @@ int series_commit(struct series_log *l, const struct series_scrape *s, bool ever
         return 0;
     for (size_t i = 0; !rc && i < n; i++) {
         struct series *x = &l->series[l->pending[i].series];
-        double v = l->pending[i].value;
+        double v = l->pending[i].value + 0.0; /* -0 becomes 0: a store does not keep it */
         if (x->seen == s->round + 1) /* twice in one text: the first counts */
             continue;
         x->seen = s->round + 1;
@@ -259,10 +267,19 @@ int series_commit(struct series_log *l, const struct series_scrape *s, bool ever
     return rc;
 }
 
+static int by_source(const void *a, const void *b) {
+    const struct series_scrape *x = a, *y = b;
+    if (x->source != y->source)
+        return x->source < y->source ? -1 : 1;
+    return (x->round > y->round) - (x->round < y->round);
+}
+
 /* Counting sort by series; rounds ascend already within one. */
 int series_log_sort(struct series_log *l, struct err *e) {
     if (l->sorted)
         return 0;
+    if (l->nscrapes)
+        qsort(l->scrape, l->nscrapes, sizeof *l->scrape, by_source);
     struct series_sample *out = malloc((l->nsamples + 1) * sizeof *out);
     if (!out)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
@@ -285,4 +302,28 @@ int series_log_sort(struct series_log *l, struct err *e) {
     l->sample_cap = l->nsamples + 1;
     l->sorted = true;
     return 0;
+}
+
+/* ---- from a store ---- */
+
+int series_restore_scrape(struct series_log *l, const struct series_scrape *s, struct err *e) {
+    int rc = grow(&l->scrape, &l->scrape_cap, l->nscrapes + 1, sizeof *l->scrape, e);
+    if (!rc)
+        l->scrape[l->nscrapes++] = *s;
+    return rc;
+}
+
+int series_restore_series(struct series_log *l, uint32_t source, enum prom_kind kind,
+                          const char *name, const char *labels, struct err *e) {
+    if (l->nseries == SERIES_MAX)
+        return err_set(e, ASSAY_EINPUT, "more than %d series", SERIES_MAX);
+    return add_series(l, source, kind, name, labels, e);
+}
+
+int series_restore_sample(struct series_log *l, uint32_t series, uint32_t round, double value,
+                          struct err *e) {
+    if (l->nsamples == SERIES_SAMPLES_MAX || series >= l->nseries)
+        return err_set(e, ASSAY_EINPUT, "a sample belongs to no series, or there are too many");
+    l->sorted = false;
+    return keep(l, series, round, value, e);
 }

@@ -78,7 +78,15 @@ int series_put_prom(struct series_log *l, uint32_t source, const struct prom_sam
  * every: keep repeated values, too, and do not take an unread series for gone (telemetry). */
 int series_commit(struct series_log *l, const struct series_scrape *s, bool every,
                   struct err *e) MUST_USE;
-/* Orders the samples; call before they are read. */
+/* What was stored comes back; in the order of series_log_sort. */
+int series_restore_scrape(struct series_log *l, const struct series_scrape *s,
+                          struct err *e) MUST_USE;
+int series_restore_series(struct series_log *l, uint32_t source, enum prom_kind kind,
+                          const char *name, const char *labels, struct err *e) MUST_USE;
+int series_restore_sample(struct series_log *l, uint32_t series, uint32_t round, double value,
+                          struct err *e) MUST_USE;
+/* Orders the scrapes by (source, round) and the samples by (series, round); call before they are
+ * read. */
 int series_log_sort(struct series_log *l, struct err *e) MUST_USE;
 
 /* The value of a label as its JSON text without quotes; n = 0 when there is none. */

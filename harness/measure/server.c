@@ -376,10 +376,7 @@ static void reasons(struct work *w, const struct server_name *n) {
 /* ---- comparing ---- */
 
 static void warn(json_t *warnings, json_t *text) {
-    if (warnings && text)
-        json_array_append_new(warnings, text);
-    else
-        json_decref(text);
+    json_array_append_new(warnings, text);
 }
 
 #define DISAGREE 0.02
@@ -404,6 +401,15 @@ static void compare_mean(struct work *w, enum server_figure f, double client, js
         put(beside, figures[f].name, json_pack("{s:f, s:f}", "server", w->window[f], "client", client));
 }
 
+static const char prefixes_member[] = "workload_repeats_prefixes";
+
+enum server_prefixes server_prefixes_of(const json_t *report) {
+    const json_t *v = json_object_get(report, prefixes_member);
+    return json_is_true(v)    ? SERVER_PREFIXES_SHARED
+           : json_is_false(v) ? SERVER_PREFIXES_NONE
+                              : SERVER_PREFIXES_UNKNOWN;
+}
+
 static void compare(struct work *w, const struct server_compare *c, json_t *warnings) {
     json_t *beside = json_object();
     const struct client_totals *t = &c->totals;
@@ -424,11 +430,13 @@ static void compare(struct work *w, const struct server_compare *c, json_t *warn
         return;
     double share = hits / queries;
     put(w->out, "prefix_cache_hit_share", json_real(share));
-    if (!c->shares_prefixes && share > DISAGREE)
+    if (c->prefixes != SERVER_PREFIXES_UNKNOWN)
+        put(w->out, prefixes_member, json_boolean(c->prefixes == SERVER_PREFIXES_SHARED));
+    if (c->prefixes == SERVER_PREFIXES_NONE && share > DISAGREE)
         warn(warnings, json_sprintf("the server took %.1f %% of the prompt tokens from its prefix cache, "
                                     "but the workload repeats no prefix: an earlier run warmed it",
                                     100 * share));
-    else if (c->shares_prefixes && !(hits > 0))
+    else if (c->prefixes == SERVER_PREFIXES_SHARED && !(hits > 0))
         warn(warnings, json_string("the workload repeats prefixes, but the server took no prompt token "
                                    "from its prefix cache"));
 }
@@ -507,11 +515,12 @@ static const char *engine_of(const struct work *w) {
 }
 
 int server_report(struct series_log *l, int64_t begin_ns, int64_t end_ns,
-                  const struct server_compare *c, json_t *warnings, json_t **out, struct err *e) {
+                  const struct server_compare *c, json_t **out, struct err *e) {
     struct work w = {.l = l, .out = json_object()};
+    json_t *warnings = json_array();
     bool any = false;
     *out = NULL;
-    int rc = w.out ? series_log_sort(l, e) : err_set(e, ASSAY_ENOMEM, "out of memory");
+    int rc = w.out && warnings ? series_log_sort(l, e) : err_set(e, ASSAY_ENOMEM, "out of memory");
     if (!rc)
         rc = prepare(&w, e);
     for (uint32_t i = 0; !rc && i < w.rounds; i++)
@@ -552,11 +561,14 @@ int server_report(struct series_log *l, int64_t begin_ns, int64_t end_ns,
             json_real(w.window[SERVER_SPEC_ACCEPTED] / w.window[SERVER_SPEC_DRAFTED]));
     if (c)
         compare(&w, c, warnings);
+    if (json_array_size(warnings))
+        json_object_set(w.out, "warnings", warnings);
     if (!rc) {
         *out = w.out;
         w.out = NULL;
     }
 done:
+    json_decref(warnings);
     json_decref(w.out);
     free(w.at);
     free(w.t_ns);

@@ -59,17 +59,20 @@ struct client_totals {
 int client_totals_read(const struct eventlog_source *src, struct client_totals *t,
                        struct err *e) MUST_USE;
 
+enum server_prefixes { SERVER_PREFIXES_UNKNOWN, SERVER_PREFIXES_NONE, SERVER_PREFIXES_SHARED };
+
 /* What the client measured, to stand beside; 0 = unknown. */
 struct server_compare {
     struct client_totals totals;
     double ttft_mean_ns, e2e_mean_ns;
-    bool shares_prefixes; /* the workload repeats prompts or parts of them */
+    enum server_prefixes prefixes; /* whether the workload repeats prompts or parts of them */
 };
 
 /* The `server` object; NULL json when no source of kind "prometheus" had a good scrape. Sorts l.
- * warnings: texts are appended (a JSON array; may be NULL). */
+ * c may be NULL. "warnings": what a reader of the run's figures must see. */
 int server_report(struct series_log *l, int64_t begin_ns, int64_t end_ns,
-                  const struct server_compare *c, json_t *warnings, json_t **out,
-                  struct err *e) MUST_USE;
+                  const struct server_compare *c, json_t **out, struct err *e) MUST_USE;
+/* Reads back what the report says of the workload, so that it can be computed again. */
+enum server_prefixes server_prefixes_of(const json_t *report);
 
 #endif

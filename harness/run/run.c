@@ -1,4 +1,5 @@
 /* The spine: prepare, register, load, close the log, compute, judge, sign, store, summarise. */
+#include "harness/run/beside.h"
 #include "harness/run/run_internal.h"
 
 #include "harness/core/clock.h"
@@ -162,8 +163,8 @@ static bool judge(const struct prepared *p, const struct outcome *x, bool interr
 
 static int close_run(struct store *s, const struct secret_key *key, const struct prepared *p,
                      const struct run_begin *begin, const struct run_handle *h,
-                     const struct outcome *x, struct run_result *r, unsigned char record_sha256[32],
-                     struct err *e) {
+                     const struct outcome *x, const struct beside *beside, struct run_result *r,
+                     unsigned char record_sha256[32], struct err *e) {
     struct buf payload;
     buf_init(&payload, DSSE_PAYLOAD_MAX_BYTES);
     struct record_input in = {
@@ -186,6 +187,8 @@ static int close_run(struct store *s, const struct secret_key *key, const struct
         .client = x->client,
         .observed = x->observed,
         .bottleneck = x->bottleneck,
+        .server = beside->server,
+        .series_digest = beside->any ? beside->digest : NULL,
         .workload = p->workload,
     };
     memcpy(in.log_digest, x->log_digest, sizeof in.log_digest);
@@ -204,7 +207,8 @@ static int close_run(struct store *s, const struct secret_key *key, const struct
                               .payload = payload.p,
                               .payload_bytes = payload.n,
                               .signature = &sig,
-                              .key = secret_key_public(key)};
+                              .key = secret_key_public(key),
+                              .series = beside->any ? &beside->log : NULL};
         rc = store_run_end(s, h, &end, e);
     }
     buf_release(&payload);
@@ -242,6 +246,7 @@ int run_execute(const struct run_options *o, struct run_result *r, struct err *e
     struct secret_key *key = NULL;
     struct execution x = {.o = o, .p = &p};
     struct outcome out = {0};
+    struct beside beside = {0};
     struct run_handle h;
     bool begun = false, interrupted = false;
     char seed[24];
@@ -250,6 +255,8 @@ int run_execute(const struct run_options *o, struct run_result *r, struct err *e
     int rc = prepare_load(o, &p, e);
     if (!rc)
         rc = prepare_backend(o, &p, e);
+    if (!rc)
+        rc = beside_open(o, &p, &beside, e);
     if (!rc)
         rc = runner_key_load(o->key, &key, &r->key_created, r->key_path, sizeof r->key_path, e);
     if (!rc)
@@ -286,11 +293,14 @@ int run_execute(const struct run_options *o, struct run_result *r, struct err *e
     }
     if ((rc = log_writer_open(store, &h, p.threads, p.sinks, &x.log, e)))
         goto done;
+    if ((rc = beside_start(&beside, e)))
+        goto done;
     x.total = run_total(p.workload);
     x.started_mono_ns = clock_now_ns();
     client_health_start(&out.health);
     rc = drive(&x, e);
     client_health_stop(&out.health);
+    beside_stop(&beside);
     out.finished_wall_ns = clock_wall_ns();
     interrupted = rc == ASSAY_EINTERRUPTED;
     out.stalls = log_writer_stalls(x.log);
@@ -311,12 +321,15 @@ int run_execute(const struct run_options *o, struct run_result *r, struct err *e
     out.clock = clock_json(&p, &out.health);
     if ((rc = compute(store, &h, &p, &r->metrics, e)))
         goto done;
+    if ((rc = beside_report(&beside, store, &h, &p, &r->metrics, e)))
+        goto done;
     r->valid = judge(&p, &out, interrupted, r);
     unsigned char record_sha256[32];
-    if ((rc = close_run(store, key, &p, &begin, &h, &out, r, record_sha256, e)))
+    if ((rc = close_run(store, key, &p, &begin, &h, &out, &beside, r, record_sha256, e)))
         goto done;
     begun = false;
     r->summary = run_summary(&p, &h, r, out.bottleneck, out.client, out.observed, record_sha256);
+    beside_summary(&beside, r->summary);
     if (interrupted)
         rc = err_set(e, ASSAY_EINTERRUPTED, "interrupted: what was measured is stored as run %s",
                      h.uuid);
@@ -334,6 +347,7 @@ done:
     free(x.latency);
     store_close(store);
     secret_key_free(key);
+    beside_release(&beside);
     prepared_release(&p);
     return rc;
 }

@@ -21,6 +21,9 @@ struct run_options {
     const char *const *backend_options;/* "key=value" */
     int nbackend_options;
     const char *db, *key, *system, *campaign, *rules;
+    const char *const *scrape;         /* "off", "auto", or URLs of /metrics; none = auto */
+    int nscrape;
+    int64_t scrape_interval_ns;        /* 0 = 1 s */
     int64_t threads;                   /* >= 1 */
     int64_t grace_ns;                  /* real clocks: how long in-flight requests may drain */
     /* progress: called at most every 100 ms of wall time; NULL = none */

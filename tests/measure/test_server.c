@@ -101,9 +101,10 @@ Test(server, sums_engines_and_survives_a_restart) {
                  i >= 2 ? "vllm:request_success_total{finished_reason=\"length\",engine=\"0\"} 3\n" : "");
         scrape(&l, i, i, text);
     }
-    json_t *r, *warnings = json_array();
+    json_t *r;
     struct server_compare c = {.totals = {.output_tokens = 112, .done = 3}};
-    cr_assert(eq(int, server_report(&l, 1500000000, 2500000000, &c, warnings, &r, NULL), 0));
+    cr_assert(eq(int, server_report(&l, 1500000000, 2500000000, &c, &r, NULL), 0));
+    const json_t *warnings = json_object_get(r, "warnings");
     cr_assert(eq(str, (char *)json_string_value(json_object_get(r, "engine")), "vllm"));
     cr_assert(eq(dbl, at(r, "span", "from_ns"), 1e9));
     cr_assert(eq(dbl, at(r, "span", "to_ns"), 3e9));
@@ -123,7 +124,6 @@ Test(server, sums_engines_and_survives_a_restart) {
     cr_assert(eq(sz, json_array_size(warnings), 2));
     cr_assert_not_null(strstr(json_string_value(json_array_get(warnings, 1)), "115 and 112 (+2.7 %)"));
     json_decref(r);
-    json_decref(warnings);
     series_log_release(&l);
 }
 
@@ -150,7 +150,7 @@ Test(server, interpolates_quantiles_and_states_the_bucket) {
         buf_release(&b);
     }
     json_t *r;
-    cr_assert(eq(int, server_report(&l, 0, 1000000000, NULL, NULL, &r, NULL), 0));
+    cr_assert(eq(int, server_report(&l, 0, 1000000000, NULL, &r, NULL), 0));
     const json_t *h = json_object_get(r, "ttft_ns");
     cr_assert(eq(dbl, at(h, "n", NULL), 20));
     cr_assert(epsilon_eq(dbl, at(h, "mean", NULL), 0.45e9, 1));
@@ -168,21 +168,19 @@ Test(server, warns_of_a_warm_cache_and_of_preemptions) {
     begin(&l);
     scrape(&l, 0, 0, "vllm:prefix_cache_hits_total 0\nvllm:prefix_cache_queries_total 0\nvllm:num_preemptions_total 1\n");
     scrape(&l, 1, 1, "vllm:prefix_cache_hits_total 30\nvllm:prefix_cache_queries_total 120\nvllm:num_preemptions_total 3\n");
-    json_t *r, *warnings = json_array();
-    struct server_compare c = {0};
-    cr_assert(eq(int, server_report(&l, 0, 1000000000, &c, warnings, &r, NULL), 0));
+    json_t *r;
+    struct server_compare c = {.prefixes = SERVER_PREFIXES_NONE};
+    cr_assert(eq(int, server_report(&l, 0, 1000000000, &c, &r, NULL), 0));
+    const json_t *warnings = json_object_get(r, "warnings");
     cr_assert(eq(dbl, at(r, "prefix_cache_hit_share", NULL), 0.25));
     cr_assert(eq(sz, json_array_size(warnings), 2));
     cr_assert_not_null(strstr(json_string_value(json_array_get(warnings, 0)), "preempted 2 requests"));
     cr_assert_not_null(strstr(json_string_value(json_array_get(warnings, 1)), "25.0 %"));
     json_decref(r);
-    json_decref(warnings);
-    c.shares_prefixes = true;
-    warnings = json_array();
-    cr_assert(eq(int, server_report(&l, 0, 1000000000, &c, warnings, &r, NULL), 0));
-    cr_assert(eq(sz, json_array_size(warnings), 1));
+    c.prefixes = SERVER_PREFIXES_SHARED;
+    cr_assert(eq(int, server_report(&l, 0, 1000000000, &c, &r, NULL), 0));
+    cr_assert(eq(sz, json_array_size(json_object_get(r, "warnings")), 1));
     json_decref(r);
-    json_decref(warnings);
     series_log_release(&l);
 }
 
@@ -206,7 +204,7 @@ Test(server, knows_each_engine_by_its_names) {
             scrape(&l, (uint32_t)k, k, text);
         }
         json_t *r;
-        cr_assert(eq(int, server_report(&l, 0, 1000000000, NULL, NULL, &r, NULL), 0));
+        cr_assert(eq(int, server_report(&l, 0, 1000000000, NULL, &r, NULL), 0));
         cr_assert(eq(str, (char *)json_string_value(json_object_get(r, "engine")), (char *)rows[i].engine));
         cr_assert(eq(dbl, at(r, "generation_tokens", "run"), rows[i].tokens));
         cr_assert(eq(dbl, at(r, "running", "max"), rows[i].running));

@@ -1,4 +1,5 @@
 /* See fixture.h. */
+#include "harness/measure/server.h"
 #include "tests/results/fixture.h"
 
 #include "harness/core/clock.h"
@@ -7,6 +8,7 @@
 #include <criterion/criterion.h>
 #include <ftw.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -189,6 +191,36 @@ void run_make(struct store *s, const struct definitions *d, const struct load *l
     struct buf payload;
     struct dsse_signature sig;
     buf_init(&payload, DSSE_PAYLOAD_MAX_BYTES);
+    /* two readings of a server that agrees with the client */
+    struct series_log series;
+    struct client_totals totals;
+    unsigned char series_sha256[32];
+    uint32_t source;
+    series_log_init(&series);
+    must(store_log_open(s, h.run_id, &src, &e), &e);
+    must(client_totals_read(&src, &totals, &e), &e);
+    store_log_close(&src);
+    must(series_source_add(&series, "prometheus", "http://h:1/metrics", &source, &e), &e);
+    for (uint32_t round = 0; round < 2; round++) {
+        double tokens = 1000 + (round ? (double)totals.output_tokens : 0);
+        must(series_put(&series, source, "vllm:generation_tokens_total", "{\"engine\":\"0\"}", PROM_COUNTER,
+                        tokens, &e), &e);
+        must(series_put(&series, source, "vllm:kv_cache_usage_perc", "{}", PROM_GAUGE,
+                        round ? (double)NAN : 0.25, &e), &e);
+        struct series_scrape scrape = {source, round, round * INT64_C(1000000000), 1000, 100, true};
+        must(series_commit(&series, &scrape, false, &e), &e);
+    }
+    must(series_log_sort(&series, &e), &e);
+    series_digest(&series, series_sha256);
+    in.series_digest = series_sha256;
+    const struct metric *ttft = metrics_find(&m, "ttft_ns", "mean"), *e2e = metrics_find(&m, "e2e_ns", "mean");
+    struct server_compare compare = {.totals = totals,
+                                     .ttft_mean_ns = ttft ? ttft->value : 0,
+                                     .e2e_mean_ns = e2e ? e2e->value : 0};
+    json_t *server;
+    must(server_report(&series, totals.window_begin_ns, totals.window_begin_ns + m.duration_ns, &compare, &server, &e),
+         &e);
+    in.server = server;
     must(record_build(&in, &payload, &e), &e);
     must(dsse_sign(DSSE_PAYLOAD_TYPE, payload.p, payload.n, key, &sig, &e), &e);
     struct run_end end = {.verdict = in.verdict,
@@ -200,9 +232,12 @@ void run_make(struct store *s, const struct definitions *d, const struct load *l
                           .payload = payload.p,
                           .payload_bytes = payload.n,
                           .signature = &sig,
-                          .key = secret_key_public(key)};
+                          .key = secret_key_public(key),
+                          .series = &series};
     must(store_run_end(s, &h, &end, &e), &e);
     buf_release(&payload);
+    series_log_release(&series);
+    json_decref(server);
     json_decref(clock);
     rules_free(pack);
     metrics_release(&m);

@@ -78,7 +78,7 @@ Test(results_store, a_new_store_says_what_it_is) {
     struct store *s = open_store(STORE_WRITE);
     conn_unrestrict(&s->c);
     cr_assert(eq(i64, one(s, "SELECT application_id FROM pragma_application_id"), 0x41535359));
-    cr_assert(eq(i64, one(s, "SELECT user_version FROM pragma_user_version"), 1));
+    cr_assert(eq(i64, one(s, "SELECT user_version FROM pragma_user_version"), 2));
     cr_assert(eq(i64, one(s, "SELECT count(*) FROM run"), 0));
     int64_t defs = 0;
     while (metric_defs[defs].name)

@@ -221,6 +221,25 @@ Test(results_verify_tamper, t5_a_record_for_another_system_or_workload) {
     expect(run[0].uuid, VERIFY_MISMATCH, "environment", "not in the store", "environment");
 }
 
+/* ---- what was read beside the run ---- */
+
+Test(results_verify_tamper, series_that_were_changed_removed_or_added) {
+    static const char *const attacks[][2] = {
+        {"UPDATE series_sample SET value=value+1 WHERE run_id=1 AND series=0 AND round=1", "not those that were signed"},
+        {"UPDATE series_sample SET value=0 WHERE run_id=1 AND value IS NULL", "not those that were signed"},
+        {"UPDATE series_round SET t_ns=t_ns+1 WHERE run_id=1 AND round=1", "not those that were signed"},
+        {"UPDATE series SET labels='{}' WHERE run_id=1 AND series=0", "not those that were signed"},
+        {"UPDATE series_source SET location='http://other/metrics' WHERE run_id=1", "not those that were signed"},
+        {"DELETE FROM series_sample WHERE run_id=1 AND series=0", "not those that were signed"},
+        {"INSERT INTO series_sample VALUES(1,7,0,1.0)", "belongs to no series"},
+        {"DELETE FROM series WHERE run_id=1 AND series=0", "do not follow each other"},
+    };
+    for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
+        attack(attacks[i][0]);
+        expect(run[0].uuid, VERIFY_MISMATCH, "series", attacks[i][1], attacks[i][0]);
+    }
+}
+
 /* ---- T6: the log ---- */
 
 Test(results_verify_tamper, t6_a_bit_of_the_log) {

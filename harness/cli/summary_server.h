@@ -1,0 +1,13 @@
+/* The `server` and `power` objects of a summary or record as short tables. */
+#ifndef HARNESS_CLI_SUMMARY_SERVER_H
+#define HARNESS_CLI_SUMMARY_SERVER_H
+
+#include "harness/core/arena.h"
+
+#include <jansson.h>
+#include <stdio.h>
+
+/* What the server says, beside what the client says; nothing when server is NULL. */
+void summary_server(const json_t *server, struct arena *a, FILE *out);
+
+#endif
