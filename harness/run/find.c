@@ -120,7 +120,7 @@ static int collect(struct search *s, const char *uuid, struct err *e) {
     }
     store_close(store);
     for (int i = 0; i < s->o->nlimits && !rc; i++)
-        rc = sample_end_run(&s->sample[i], e);
+        rc = sample_end_run(&s->o->limit[i], &s->sample[i], e);
     return rc;
 }
 

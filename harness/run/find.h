@@ -8,8 +8,10 @@
  * A probe is one to `repeats` runs at one load, each an ordinary signed run of the same campaign, with
  * seeds s, s+1, …: the same ones at every load, so that loads are compared on like traffic. After each run
  * the requests so far are pooled and each limit is tested by the binomial distribution, with as many
- * observations as the requests are worth: n (1 - r1)/(1 + r1), r1 their lag-1 autocorrelation in the order
- * of issue. A probe passes when every share is shown to be kept and fails when one is shown not to be; the
+ * observations as the requests are worth: fewer, since neighbours in a queue suffer together. A run's n
+ * are worth n/t, t the greater of (1 + r1)/(1 - r1), r1 their lag-1 autocorrelation in the order of issue,
+ * and the variance of FIND_BATCHES batch means of keeping the limit over that of as many independent
+ * requests (it sees what decays slowly). A probe passes when every share is shown to be kept and fails when one is shown not to be; the
  * tests of a probe share an error of FIND_ERROR, half to each side, in equal parts by Bonferroni. What
  * stays open after the last repeat is undecided, and does not pass.
  * An open loop whose queue grows without bound fails at once, and on a real clock its run is stopped.
@@ -24,7 +26,8 @@
 
 #include <stdbool.h>
 
-enum { FIND_LIMITS_MAX = 8, FIND_PROBES_MAX = 96, FIND_REPEATS_MAX = 32, FIND_NAME = 24 };
+enum { FIND_LIMITS_MAX = 8, FIND_PROBES_MAX = 96, FIND_REPEATS_MAX = 32, FIND_NAME = 24,
+       FIND_BATCHES = 30 };
 #define FIND_ERROR 0.05
 
 enum find_what { FIND_TTFT, FIND_TPOT, FIND_E2E, FIND_GOODPUT };

@@ -14,7 +14,7 @@ struct sample {
 };
 int sample_add(struct sample *s, double x, struct err *e) MUST_USE;
 /* Ends a run: adds what its observations are worth. */
-int sample_end_run(struct sample *s, struct err *e) MUST_USE;
+int sample_end_run(const struct find_limit *l, struct sample *s, struct err *e) MUST_USE;
 void sample_release(struct sample *s);
 
 /* alpha: the chance of a wrong verdict, each side. Sorts the sample. */

@@ -108,18 +108,40 @@ int sample_add(struct sample *s, double x, struct err *e) {
     return 0;
 }
 
-int sample_end_run(struct sample *s, struct err *e) {
+static bool keeps(const struct find_limit *l, double x) {
+    return l->what == FIND_GOODPUT ? x > 0 : x <= (double)l->limit_ns;
+}
+
+/* Variance of the batch means over that of independent requests; 0 when all or none keep the limit. */
+static double batch_factor(const struct find_limit *l, const double *x, size_t n) {
+    size_t each = n / FIND_BATCHES;
+    double mean[FIND_BATCHES], p;
+    if (each < 2)
+        return 0;
+    for (size_t b = 0; b < FIND_BATCHES; b++) {
+        size_t within = 0;
+        for (size_t i = b * each; i < (b + 1) * each; i++)
+            within += keeps(l, x[i]);
+        mean[b] = (double)within / (double)each;
+    }
+    p = stats_mean(mean, FIND_BATCHES);
+    double sd = stats_sd(mean, FIND_BATCHES);
+    return p > 0 && p < 1 ? (double)each * sd * sd / (p * (1 - p)) : 0;
+}
+
+int sample_end_run(const struct find_limit *l, struct sample *s, struct err *e) {
     size_t n = s->n - s->run_begin, finite = 0;
-    double *x = calloc(n + 1, sizeof *x), r1;
+    double *x = calloc(n + 1, sizeof *x);
     if (!x)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
     for (size_t i = s->run_begin; i < s->n; i++)
         if (isfinite(s->x[i]))
             x[finite++] = s->x[i];
-    r1 = stats_lag1(x, finite);
+    double r1 = stats_lag1(x, finite);
     free(x);
     r1 = r1 > 0.999 ? 0.999 : r1 > 0 ? r1 : 0;
-    s->effective += (double)n * (1 - r1) / (1 + r1);
+    double t = fmax((1 + r1) / (1 - r1), batch_factor(l, s->x + s->run_begin, n));
+    s->effective += (double)n / t;
     s->run_begin = s->n;
     return 0;
 }
@@ -184,7 +206,7 @@ struct find_figure find_judge(const struct find_limit *l, struct sample *s, doub
     int64_t within = 0;
     bool goodput = l->what == FIND_GOODPUT;
     for (size_t i = 0; i < s->n; i++)
-        within += goodput ? s->x[i] > 0 : s->x[i] <= (double)l->limit_ns;
+        within += keeps(l, s->x[i]);
     f.within = (double)within / (double)f.n;
     double p = (double)l->share_ppm / (double)STATS_PPM, w = f.within * f.effective;
     if (upper_tail(w, f.effective, p) <= alpha)
