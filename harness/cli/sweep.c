@@ -27,6 +27,9 @@ static const struct option sweep_options[] = {
      .unit = "PERCENT", .def = "2%", .help = "--find: how close a rate is bracketed"},
     {.name = "repeats", .type = OPT_I64, .offset = offsetof(struct sweep_args, repeats), .min = 1,
      .max = FIND_REPEATS_MAX, .def = "5", .help = "--find: most runs at a load before it is undecided"},
+    {.name = "points", .type = OPT_I64, .offset = offsetof(struct sweep_args, points), .min = 3,
+     .max = 256, .help = "place at most that many points in LO..HI of --concurrency or --rate, where the "
+                         "frontier bends"},
     {.name = "over", .type = OPT_STR, .offset = offsetof(struct sweep_args, over),
      .unit = "KEY=V1,V2,...", .flags = CLI_LIST,
      .help = "a run for each value; KEY is a path of the workload's JSON, or o.NAME for an option of "
@@ -120,7 +123,12 @@ static void print_table(const struct sweep *s, struct arena *a, FILE *out) {
         table_cell(&t, p->frontier ? "*" : "");
     }
     table_print(&t, out, 0);
-    if (s->npoints < s->planned)
+    if (!isnan(s->deviation)) {
+        char d[FMT_BYTES], u[FMT_BYTES];
+        fprintf(out, "between neighbours the frontier is about %s of its extent from a straight line in "
+                     "logarithms, at most; %s of the area between its ends is not known\n",
+                fmt_percent(d, s->deviation), isnan(s->uncertain) ? "all" : fmt_percent(u, s->uncertain));
+    } else if (s->npoints < s->planned)
         fprintf(out, "%d of %d points were run\n", s->npoints, s->planned);
 }
 
@@ -217,6 +225,23 @@ static void print_plan(const json_t *root, const struct sweep_axis *axis, int n,
     table_print(&t, out, 0);
 }
 
+/* Places points in the range of the load that is given. */
+static int place(struct sweep_args *a, const struct run_options *base, struct sweep_axis *axis,
+                 struct watch *w, struct sweep *s, struct err *e) {
+    double lo, hi;
+    int rc = sweep_range(a, &lo, &hi, e);
+    if (!rc && (lo == 0 || a->over.n || a->run.dry_run))
+        rc = err_set(e, ASSAY_EUSAGE, "sweep --points: expected --concurrency LO..HI or --rate LO..HI%s",
+                     lo == 0 ? "" : a->over.n ? ", without --over" : ", without --dry-run");
+    if (rc)
+        return rc;
+    *axis = (struct sweep_axis){SWEEP_PATTERN, a->concurrency ? "concurrency" : "rate",
+                                a->concurrency ? "concurrency" : "poisson", NULL, 0};
+    stop_install();
+    const double tolerance = 0.005; /* of the ends' distance: below what a plot shows */
+    return sweep_place(base, axis, lo, hi, (int)a->points, tolerance, &a->run.c.arena, visit, w, s, e);
+}
+
 static int dry_run(struct sweep_args *a, const struct run_options *base,
                    const struct sweep_axis *axis, int n, struct err *e) {
     struct arena *arena = &a->run.c.arena;
@@ -235,14 +260,16 @@ static int dry_run(struct sweep_args *a, const struct run_options *base,
 static int run_sweep(void *options, struct err *e) {
     struct sweep_args *a = options;
     struct sweep_axis axis[SWEEP_AXES_MAX];
-    int n, rc = sweep_limits(a, e);
+    int n = 1, rc = sweep_limits(a, e);
+    if (!rc && a->find && a->points)
+        rc = err_set(e, ASSAY_EUSAGE, "sweep: --find and --points both choose the loads");
     if (!rc && a->find)
         return sweep_find(a, e);
     if (!rc && a->nlimits)
         rc = err_set(e, ASSAY_EUSAGE, "sweep --limit %s: expected --find beside it", a->limits[0].name);
-    if (!rc)
+    if (!rc && !a->points)
         rc = make_axes(a, axis, &n, e);
-    if (!rc)
+    if (!rc && !a->points)
         rc = check_patterns(axis, n, e);
     if (rc)
         return rc;
@@ -250,11 +277,15 @@ static int run_sweep(void *options, struct err *e) {
     progress_init(&watch.progress, !a->run.c.quiet && !a->run.c.no_progress);
     struct run_options base;
     run_args_options(&a->run, &watch.progress, &base);
-    if (a->run.dry_run)
+    struct sweep s = {0};
+    if (a->points) {
+        rc = place(a, &base, axis, &watch, &s, e);
+    } else if (a->run.dry_run) {
         return dry_run(a, &base, axis, n, e);
-    stop_install();
-    struct sweep s;
-    rc = sweep_execute(&base, axis, n, visit, &watch, &s, e);
+    } else {
+        stop_install();
+        rc = sweep_execute(&base, axis, n, visit, &watch, &s, e);
+    }
     if (s.npoints && a->run.c.json) {
         json_t *v = sweep_to_json(&s);
         if (v)

@@ -10,7 +10,7 @@ struct sweep_args {
     const char *concurrency, *rate, *precision;
     struct strings over, limit;
     bool find;
-    int64_t repeats;
+    int64_t repeats, points;
     /* filled by sweep_limits: those with a share come first */
     struct find_limit limits[FIND_LIMITS_MAX];
     int nlimits;

@@ -1,6 +1,6 @@
 /* Sweeps: the product of the axes, a run for each point, the Pareto frontier over throughput per
  * chip and interactivity. Prints nothing. */
-#include "harness/run/sweep.h"
+#include "harness/run/sweep_internal.h"
 
 #include <assert.h>
 #include <math.h>
@@ -36,15 +36,7 @@ static void read_metrics(struct sweep_point *p) {
 
 /* Throughput per chip (of the system, when chips are unknown to every point) against interactivity
  * (against steps per second in training). Invalid points are not on the frontier. */
-static int mark_frontier(struct sweep *s, struct err *e) {
-    double *x = calloc((size_t)s->npoints + 1, 2 * sizeof *x);
-    bool *on = calloc((size_t)s->npoints + 1, sizeof *on);
-    int rc = 0;
-    if (!x || !on) {
-        rc = err_set(e, ASSAY_ENOMEM, "out of memory");
-        goto out;
-    }
-    double *y = x + s->npoints;
+void sweep_coordinates(const struct sweep *s, double *x, double *y) {
     bool chips_known = false;
     for (int i = 0; i < s->npoints; i++)
         chips_known = chips_known || !isnan(s->point[i].per_chip);
@@ -56,6 +48,18 @@ static int mark_frontier(struct sweep *s, struct err *e) {
                : p->step_p50_ns > 0 ? 1e9 / p->step_p50_ns
                                     : ABSENT;
     }
+}
+
+int sweep_mark_frontier(struct sweep *s, struct err *e) {
+    double *x = calloc((size_t)s->npoints + 1, 2 * sizeof *x);
+    bool *on = calloc((size_t)s->npoints + 1, sizeof *on);
+    int rc = 0;
+    if (!x || !on) {
+        rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+        goto out;
+    }
+    double *y = x + s->npoints;
+    sweep_coordinates(s, x, y);
     pareto_mark(x, y, s->npoints, on);
     for (int i = 0; i < s->npoints; i++)
         s->point[i].frontier = on[i];
@@ -123,7 +127,7 @@ static int point_options(const struct run_options *base, const struct sweep *s,
 /* Room for the product of the axes; nothing is run yet. s is released by the caller either way. */
 static int sweep_begin(struct sweep *s, const struct sweep_axis *axes, int naxes, struct err *e) {
     assert(naxes >= 1 && naxes <= SWEEP_AXES_MAX);
-    *s = (struct sweep){.axis = axes, .naxes = naxes};
+    *s = (struct sweep){.axis = axes, .naxes = naxes, .deviation = ABSENT, .uncertain = ABSENT};
     int planned = 1;
     for (int i = 0; i < naxes; i++) {
         if (planned > SWEEP_POINTS_MAX / axes[i].n)
@@ -143,6 +147,10 @@ static void choose_values(struct sweep *s, struct sweep_point *p, int index) {
         p->value[i] = s->axis[i].value[rest % s->axis[i].n];
         rest /= s->axis[i].n;
     }
+    sweep_point_begin(s, p);
+}
+
+void sweep_point_begin(const struct sweep *s, struct sweep_point *p) {
     size_t used = 0;
     for (int i = 0; i < s->naxes && used < sizeof p->label; i++)
         used += (size_t)snprintf(p->label + used, sizeof p->label - used, "%s%s=%s", i ? " " : "",
@@ -201,8 +209,7 @@ int sweep_plan(const struct run_options *base, const struct sweep_axis *axes, in
     return rc;
 }
 
-static void run_point(const struct run_options *base, const struct sweep *s,
-                      struct sweep_point *p) {
+void sweep_point_run(const struct run_options *base, const struct sweep *s, struct sweep_point *p) {
     struct point_texts texts = {0};
     struct run_options o;
     struct run_result r = {0};
@@ -233,14 +240,14 @@ int sweep_execute(const struct run_options *base, const struct sweep_axis *axes,
         choose_values(s, p, i);
         if (visit)
             visit(ctx, s, i, false);
-        run_point(base, s, p);
+        sweep_point_run(base, s, p);
         s->npoints = i + 1;
         if (err_exit_code(p->code) > err_exit_code(worst))
             worst = p->code;
         if (visit)
             visit(ctx, s, i, true);
     }
-    rc = mark_frontier(s, e);
+    rc = sweep_mark_frontier(s, e);
     return rc ? rc : worst;
 }
 
@@ -298,6 +305,8 @@ json_t *sweep_to_json(const struct sweep *s) {
         if (s->point[i].frontier)
             bad |= json_array_append_new(frontier, json_string(s->point[i].uuid));
     }
+    bad |= put_number(root, "deviation", s->deviation);
+    bad |= put_number(root, "uncertain_share", s->uncertain);
     if (bad) {
         json_decref(root);
         return NULL;

@@ -53,6 +53,9 @@ struct sweep {
     struct sweep_point *point; /* heap */
     int npoints;               /* points that were run */
     int planned;
+    /* of a placed sweep, else NAN; in logarithms of both coordinates, scaled to the ends' distance */
+    double deviation; /* estimate of how far the frontier is from the chord between neighbours, at most */
+    double uncertain; /* share of the ends' rectangle in which the frontier may lie if it only falls */
 };
 
 typedef void sweep_visit_fn(void *ctx, const struct sweep *s, int index, bool ended);
@@ -63,6 +66,21 @@ typedef void sweep_visit_fn(void *ctx, const struct sweep *s, int index, bool en
 int sweep_execute(const struct run_options *base, const struct sweep_axis *axes, int naxes,
                   sweep_visit_fn *visit, void *ctx, struct sweep *s, struct err *e) MUST_USE;
 void sweep_release(struct sweep *s);
+
+/* Places at most n >= 3 points of one load axis (SWEEP_PATTERN, without values) in lo..hi where the frontier
+ * bends: the ends, their geometric middle, then always the middle of the interval whose chord is estimated
+ * to be furthest from the frontier (with a part of what it could hide), until that is below tolerance (0 = never) or an interval has no
+ * middle: loads of concurrency are whole. Points come out by rising load; visit sees them as they are run.
+ * a keeps the values. */
+int sweep_place(const struct run_options *base, struct sweep_axis *axis, double lo, double hi, int n,
+                double tolerance, struct arena *a, sweep_visit_fn *visit, void *ctx, struct sweep *s,
+                struct err *e) MUST_USE;
+
+/* The estimate for each of n - 1 intervals between points of rising load (log load u, log coordinates x and
+ * y scaled to the ends): the distance of an inner point from the chord of its neighbours, taken down by the
+ * square of the interval's part of that chord, as a parabola has it; the greater one of its two ends. -1: a
+ * point is missing. deviation: n - 1. */
+void sweep_deviations(const double *u, const double *x, const double *y, int n, double *deviation);
 
 /* {"points":[run_plan of each point, with "over"]}; runs nothing. New reference. */
 int sweep_plan(const struct run_options *base, const struct sweep_axis *axes, int naxes,
