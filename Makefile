@@ -33,6 +33,8 @@ TEST_OBJ := $(TEST_SRC:%.c=$(B)/%.o)
 PLAIN := $(patsubst %.c,$(B)/%,$(wildcard tests/threads/*.c))
 FUZZ_SRC := $(wildcard tests/fuzz/fuzz_*.c)
 FUZZ_REPLAY := $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
+# what only one benchmark is made of: tests/bench/X/*.c
+BENCH_HTTP_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/http/*.c))
 BENCH := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/*.c))
 HEADERS := $(wildcard harness/*/*.h workloads/*.h workloads/*/*.h backends/*.h backends/*/*.h results/*.h results/*/*.h)
 
@@ -69,8 +71,9 @@ $(B)/embed.o: $(B)/embed.S $(EMBED)
 $(B)/tests/%.o: override CFLAGS += -Wno-conversion -Wno-sign-conversion -Wno-missing-prototypes -Wno-pedantic -Wno-shadow -Wno-cast-qual $(if $(findstring clang,$(CC)),-Wno-incompatible-pointer-types-discards-qualifiers,-Wno-discarded-qualifiers)
 $(B)/assay-tests: $(TEST_OBJ) $(B)/libassay.a
 	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(CRITERION_LIBS) $(LIBS)
+$(B)/tests/bench/bench_http: $(BENCH_HTTP_OBJ)
 $(PLAIN) $(BENCH): $(B)/%: $(B)/%.o $(B)/libassay.a
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LIBS)
 
 F ?= *
 .PHONY: test
@@ -139,4 +142,4 @@ clean: ## remove the build trees
 help: ## this list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | column -t -s '|'
 
--include $(OBJ:.o=.d) $(B)/harness/cli/main.d $(TEST_OBJ:.o=.d) $(PLAIN:=.d) $(BENCH:=.d) $(FUZZ_SRC:%.c=$(B)/%.d)
+-include $(OBJ:.o=.d) $(B)/harness/cli/main.d $(TEST_OBJ:.o=.d) $(PLAIN:=.d) $(BENCH:=.d) $(BENCH_HTTP_OBJ:.o=.d) $(FUZZ_SRC:%.c=$(B)/%.d)
