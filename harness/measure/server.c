@@ -111,7 +111,7 @@ const char *server_figure_name(enum server_figure f) {
 int client_totals_read(const struct eventlog_source *src, struct client_totals *t,
                        struct err *e) {
     struct eventlog_reader *r;
-    bool window = false;
+    bool window = false, uncounted = false;
     *t = (struct client_totals){0};
     int rc = eventlog_open(src, &r, e);
     if (rc)
@@ -121,7 +121,9 @@ int client_totals_read(const struct eventlog_source *src, struct client_totals *
             if (v.kind[i] == EVENT_DONE) {
                 t->done++;
                 t->output_tokens += v.a[i];
-                t->input_tokens += v.b[i];
+                int64_t input = v.b[i] & ((INT64_C(1) << EVENT_DONE_BOUND_SHIFT) - 1);
+                uncounted = uncounted || !input;
+                t->input_tokens += input;
             } else if (v.kind[i] == EVENT_FAIL) {
                 t->failed++;
             } else if (v.kind[i] == EVENT_MARK && v.request[i] == MARK_WINDOW_BEGIN && !window) {
@@ -132,6 +134,8 @@ int client_totals_read(const struct eventlog_source *src, struct client_totals *
             }
         }
     eventlog_close(r);
+    if (uncounted) /* an answer without usage: only the plan is known */
+        t->input_tokens = 0;
     return rc;
 }
 

@@ -54,7 +54,7 @@ const char *server_figure_name(enum server_figure f);
 struct client_totals {
     int64_t window_begin_ns; /* first MARK_WINDOW_BEGIN, else RUN_BEGIN, else 0 */
     int64_t done, failed, output_tokens, input_tokens; /* of the whole run, warm-up included; input
-                                                          tokens of requests that ended well */
+                                                          tokens 0 when one answer did not count them */
 };
 int client_totals_read(const struct eventlog_source *src, struct client_totals *t,
                        struct err *e) MUST_USE;

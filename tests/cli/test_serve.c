@@ -67,6 +67,60 @@ Test(cli_serve, is_ready_when_it_says_so_and_ends_at_a_signal) {
     fclose(f);
 }
 
+/* A run against our own server reads the server's counters beside it: the tokens agree, the series are
+ * verified, and --scrape off reads nothing. A page that is no metrics page is refused when asked for. */
+Test(cli_serve, a_run_keeps_what_the_server_says) {
+    char path[512], line[256], args[1024];
+    const char *build = getenv("ASSAY_BUILD");
+    int out[2];
+    snprintf(path, sizeof path, "%s/assay", build && *build ? build : "build");
+    cr_assert(eq(int, pipe(out), 0));
+    pid_t pid = fork();
+    if (!pid) {
+        dup2(out[1], 1);
+        close(out[0]);
+        execl(path, path, "serve", "llama3.1-8b", "-o", "chip=v6e", "--port", "0", "--quiet", NULL);
+        _exit(127);
+    }
+    close(out[1]);
+    FILE *f = fdopen(out[0], "r");
+    CHECK(fgets(line, sizeof line, f), "it printed nothing");
+    line[strcspn(line, "\n")] = '\0';
+    static const char run[] = "run chat-serving --backend http -o url=%s --requests 20 --pattern concurrency:10 "
+                              "--isl 50 --osl 10 --json --scrape-interval 50ms --scrape %s";
+    snprintf(args, sizeof args, run, line, "auto");
+    const struct child *c = assay(args);
+    CHECK(c->status == 0 || c->status == 1, "%d: %s", c->status, c->err);
+    json_t *v = child_object(c), *server = json_object_get(v, "server");
+    const json_t *tokens = json_object_get(json_object_get(server, "beside_client"), "generation_tokens");
+    CHECK(json_integer_value(json_object_get(tokens, "server")) > 0, "%s", c->out);
+    cr_assert(eq(i64, json_integer_value(json_object_get(tokens, "server")),
+                 json_integer_value(json_object_get(tokens, "client"))));
+    cr_assert(eq(sz, json_array_size(json_object_get(server, "warnings")), 0));
+    json_decref(v);
+    c = assay("verify latest --json");
+    cr_assert(eq(int, c->status, 0), "%s", c->out);
+    CHECK(strstr(c->out, "\"series\"") && strstr(c->out, "follow from its series"), "%s", c->out);
+    c = assay("show latest --server");
+    CHECK(strstr(c->out, "generation tokens, whole run"), "%s", c->out);
+    c = assay("query server --json");
+    CHECK(strstr(c->out, "server_tokens"), "%s", c->out);
+    snprintf(args, sizeof args, run, line, "off");
+    v = child_object(assay(args));
+    CHECK(!json_object_get(v, "server"), "--scrape off read something");
+    json_decref(v);
+    char url[300];
+    snprintf(url, sizeof url, "%s/health", line);
+    snprintf(args, sizeof args, run, line, url);
+    c = assay(args);
+    CHECK(c->status == 3 || c->status == 2, "%d: %s", c->status, c->err);
+    CHECK(strstr(c->err, "/health"), "%s", c->err);
+    kill(pid, SIGTERM);
+    int status;
+    waitpid(pid, &status, 0);
+    fclose(f);
+}
+
 Test(cli_serve, wrong_use) {
     static const struct {
         const char *args, *says;
