@@ -317,10 +317,20 @@ const struct verb verb_sweep = {
         "Runs the workload once for each combination of the swept values, each run with its own signed "
         "record, and marks the points that no other beats in output tokens per second per chip and in "
         "tokens per second per user. A point that fails is reported and the sweep goes on; the exit "
-        "code is the worst of all points.",
+        "code is the worst of all points.\n\n"
+        "--points places them itself, where the frontier bends. --find looks for the highest load that "
+        "meets every --limit: it doubles or halves the load of the workload's pattern to a bracket and "
+        "bisects it. A load passes or fails when the chance of an error is small enough (5 % in all, "
+        "for requests that are as correlated as these were), else it is run again with another seed. A "
+        "queue that grows without bound fails; on a real clock its run is stopped. --limit ttft=2s "
+        "replaces the workload's own limit, by which goodput counts; so does --limit ttft_p99=2s. Exit "
+        "code 1: no load meets the limits.",
     .examples = "assay sweep inferencex-1k1k --backend tpu-sim -o chip=v6e -o chips=8 --concurrency 1,4,16,64\n"
                 "assay sweep chat-serving --backend tpu-sim -o chips=8 --over o.chip=v5p,v6e --rate 1,2 --requests 300\n"
-                "assay sweep inferencex-1k1k --backend null --over isl=512,1024,2048 --json\n",
+                "assay sweep inferencex-1k1k --backend null --over isl=512,1024,2048 --json\n"
+                "assay sweep chat-serving --backend tpu-sim -o chips=8 --concurrency 1..4096 --points 8 --requests 300\n"
+                "assay sweep chat-serving --backend tpu-sim -o chips=8 --find --limit ttft_p99=2s --limit tpot_p90=50ms\n"
+                "assay sweep chat-serving --backend tpu-sim -o chips=8 --find --concurrency 1..512 --limit goodput=95%\n",
     .args_min = 1,
     .args_max = 1,
     .options_size = sizeof(struct sweep_args),
