@@ -50,7 +50,7 @@ const struct option http_options_table[] = {
     {"proxy", OPT_STR, AT(proxy), .help = "proxy URL; the environment's is never used"},
     {"reuse", OPT_BOOL, AT(reuse), .def = "on", .help = "keep connections for later requests"},
     {"prewarm", OPT_BOOL, AT(prewarm), .def = "on",
-     .help = "connect for max_in_flight requests (at most 256) before the run begins"},
+     .help = "connect for max_in_flight requests (at most 4096) before the run begins"},
     {"timeout_connect", OPT_DURATION, AT(timeout_connect_ns), .min = 1e6, .max = 3.6e12,
      .def = "10s", .help = "connection set-up; also the answer to the first probe"},
     {"timeout_first_token", OPT_DURATION, AT(timeout_first_token_ns), .def = "600s",
@@ -192,60 +192,69 @@ static size_t discard(char *p, size_t one, size_t n, void *ctx) {
     return n;
 }
 
-/* Opens n connections to each endpoint at once by asking for the model list on each, so that the
- * first requests of the run find them ready. A connection that cannot be had is no error here: the
- * request will tell. */
-static int prewarm(struct http *h, int64_t n, struct err *e) {
-    int64_t all = n * (int64_t)h->nendpoints;
-    CURL **easy = calloc((size_t)all, sizeof(CURL *));
-    int rc = 0;
-    int64_t left = 0, deadline = clock_now_ns() + h->o.timeout_connect_ns;
-    if (!easy)
+struct warming {
+    CURL *easy; /* NULL = free */
+    struct endpoint *endpoint;
+};
+
+static int warming_start(struct http *h, struct warming *w, struct endpoint *ep, struct err *e) {
+    CURL *c = curl_easy_init();
+    if (!c)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
-    for (int64_t i = 0; i < all && !rc; i++) {
-        CURL *c = easy[i] = curl_easy_init();
-        if (!c) {
-            rc = err_set(e, ASSAY_ENOMEM, "out of memory");
-            break;
-        }
-        http_easy_common(h, c);
-        curl_easy_setopt(c, CURLOPT_URL, h->endpoints[i / n].models_url);
-        curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
-        curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, discard);
-        curl_easy_setopt(c, CURLOPT_PRIVATE, &easy[i]);
-        /* all of them must exist at once, not one after the other over the same connection */
-        curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, 1L);
-        if (!(rc = loop_add(&h->loop, c, e)))
-            left++;
-    }
-    while (left && !rc && clock_now_ns() < deadline) {
+    http_easy_common(h, c);
+    curl_easy_setopt(c, CURLOPT_URL, ep->models_url);
+    curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
+    curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, discard);
+    curl_easy_setopt(c, CURLOPT_PRIVATE, w);
+    /* a connection each, not one after the other over the same */
+    curl_easy_setopt(c, CURLOPT_FRESH_CONNECT, 1L);
+    *w = (struct warming){c, ep};
+    return loop_add(&h->loop, c, e);
+}
+
+static void warming_end(struct warming *w) {
+    long connects = 0;
+    curl_easy_getinfo(w->easy, CURLINFO_NUM_CONNECTS, &connects);
+    w->endpoint->connections += connects;
+    curl_easy_cleanup(w->easy);
+    w->easy = NULL;
+}
+
+/* Opens n connections to each endpoint by asking for the model list on each, so that the first
+ * requests of the run find them ready; not all at once, since a server's queue of connections is
+ * short. A connection that cannot be had is no error here: the request will tell. */
+static int prewarm(struct http *h, int64_t n, struct err *e) {
+    enum { AT_ONCE = 64 };
+    struct warming w[AT_ONCE] = {0};
+    int64_t begun = 0, ended = 0, all = n * (int64_t)h->nendpoints;
+    int64_t deadline = clock_now_ns() + h->o.timeout_connect_ns;
+    int rc = 0;
+    while (ended < all && !rc && clock_now_ns() < deadline) {
+        for (int i = 0; i < AT_ONCE && begun < all && !rc; i++)
+            if (!w[i].easy)
+                rc = warming_start(h, &w[i], &h->endpoints[begun++ / n], e);
         bool drained;
         CURLcode code;
-        rc = loop_step(&h->loop, deadline, 0, &drained, e);
-        for (CURL *c; (c = loop_finished(&h->loop, &code));) {
-            CURL **mine = NULL;
-            long connects = 0;
+        if (!rc)
+            rc = loop_step(&h->loop, deadline, 0, &drained, e);
+        for (CURL *c; (c = loop_finished(&h->loop, &code)); ended++) {
+            struct warming *mine = NULL;
             curl_easy_getinfo(c, CURLINFO_PRIVATE, &mine);
-            curl_easy_getinfo(c, CURLINFO_NUM_CONNECTS, &connects);
-            h->endpoints[(mine - easy) / n].connections += connects;
-            curl_easy_cleanup(c);
-            *mine = NULL;
-            left--;
+            warming_end(mine);
         }
     }
-    for (int64_t i = 0; i < all; i++)
-        if (easy[i]) {
-            curl_multi_remove_handle(h->loop.multi, easy[i]);
-            curl_easy_cleanup(easy[i]);
+    for (int i = 0; i < AT_ONCE; i++)
+        if (w[i].easy) {
+            curl_multi_remove_handle(h->loop.multi, w[i].easy);
+            warming_end(&w[i]);
         }
     h->loop.in_multi = 0;
-    free(easy);
     return rc;
 }
 
 /* How many connections an endpoint needs for its part of the requests in flight. */
 static int64_t connections_each(const struct http *h, int64_t in_flight) {
-    enum { PREWARM_MAX = 256 };
+    enum { PREWARM_MAX = 4096 };
     if (h->o.http == HTTP_2)
         return 1;
     int64_t n = in_flight < PREWARM_MAX ? in_flight : PREWARM_MAX, each = (int64_t)h->nendpoints;
@@ -372,6 +381,8 @@ static int http_submit(struct backend *b, const struct request *r, struct comple
     struct slot *s = h->free;
     h->free = s->next_free;
     rc = slot_start(s, r, e);
+    if (!rc)
+        rc = loop_glance(&h->loop, e);
     collect(h);
     return rc ? rc : SUBMIT_QUEUED;
 }

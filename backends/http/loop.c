@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 enum { HANDOUTS_MAX = 4096 };     /* in a row; what is left waits for the next step */
+#define LOOP_SEEN_MAX_NS (NS_PER_MS / 5) /* between two looks while requests are sent in a row */
 #define SLICE_NS (50 * NS_PER_MS) /* how late a stop flag may be noticed */
 #define LOOP_SEEN_NS 10000        /* a call of epoll that takes no longer is not taken for a sleep */
 
@@ -181,10 +182,9 @@ static int gather(struct loop *l, int64_t until_ns, int64_t spin_ns, struct err 
     }
 }
 
-int loop_step(struct loop *l, int64_t until_ns, int64_t spin_ns, bool *drained, struct err *e) {
+/* Serves the rest of the batch, at least one socket, until a stamp reaches until_ns. */
+static int serve(struct loop *l, int64_t until_ns, struct err *e) {
     int rc = 0;
-    if (l->next == l->nready && (rc = gather(l, until_ns, spin_ns, e)))
-        return rc;
     while (l->next < l->nready && !rc) {
         const struct epoll_event *ev = &l->ready[l->next++];
         int mask = 0;
@@ -201,10 +201,32 @@ int loop_step(struct loop *l, int64_t until_ns, int64_t spin_ns, bool *drained, 
         if (l->stamp_ns >= until_ns)
             break;
     }
+    return rc;
+}
+
+int loop_step(struct loop *l, int64_t until_ns, int64_t spin_ns, bool *drained, struct err *e) {
+    int rc = 0;
+    if (l->next == l->nready && (rc = gather(l, until_ns, spin_ns, e)))
+        return rc;
+    rc = serve(l, until_ns, e);
     if (!rc && l->curl_at_ns != INT64_MAX && l->curl_at_ns <= clock_now_ns())
         rc = run_timer(l, e);
     *drained = l->next == l->nready && l->nready < LOOP_READY_MAX;
     return rc;
+}
+
+int loop_glance(struct loop *l, struct err *e) {
+    int64_t now = clock_now_ns();
+    if (now - l->look_ns < LOOP_SEEN_MAX_NS)
+        return 0;
+    if (l->next == l->nready) {
+        int n = look(l, now, false);
+        l->next = 0;
+        l->nready = n > 0 ? n : 0;
+        drop_timer_event(l);
+        l->batches += l->nready > 0;
+    }
+    return serve(l, INT64_MAX, e);
 }
 
 json_t *loop_wakes_json(const struct loop *l) {

@@ -58,6 +58,10 @@ void loop_remove(struct loop *l, CURL *easy);
 int loop_step(struct loop *l, int64_t until_ns, int64_t spin_ns, bool *drained,
               struct err *e) MUST_USE;
 
+/* Serves what is ready now, if the last look at the sockets is older than LOOP_SEEN_MAX_NS, and does not
+ * wait: for those who keep the thread busy otherwise, so that what comes meanwhile is stamped in time. */
+int loop_glance(struct loop *l, struct err *e) MUST_USE;
+
 /* The next finished transfer, which has been removed from the loop; NULL when there is none. */
 CURL *loop_finished(struct loop *l, CURLcode *code);
 
