@@ -143,7 +143,10 @@ static void print_probes(const struct find *f, struct arena *a, FILE *out) {
         table_cell(&t, find_verdict_name(p->verdict));
         table_cell(&t, *p->why ? p->why : limit_name(name, l));
         table_cell(&t, value_text(text, l, x->value));
-        table_cellf(&t, "%s to %s", value_text(lo, l, x->lo), value_text(hi, l, x->hi));
+        if (isnan(x->lo) && isnan(x->hi))
+            table_cell(&t, "-");
+        else
+            table_cellf(&t, "%s to %s", value_text(lo, l, x->lo), value_text(hi, l, x->hi));
         table_cell(&t, limit_value(text, l));
         table_cell(&t, isnan(p->requests_per_s) ? "-" : fmt_number(text, p->requests_per_s));
         table_cell(&t, isnan(p->goodput_per_s) ? "-" : fmt_number(text, p->goodput_per_s));
