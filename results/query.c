@@ -299,9 +299,25 @@ static int print_stream(struct conn *c, sqlite3_stmt *st, const char *query, enu
     return rc;
 }
 
+/* A JSON object holds a name once. */
+static int check_names(sqlite3_stmt *st, struct err *e) {
+    int n = sqlite3_column_count(st);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            if (!strcmp(sqlite3_column_name(st, i), sqlite3_column_name(st, j)))
+                return err_set(e, ASSAY_EUSAGE,
+                               "columns %d and %d are both called '%s', which JSON cannot hold; name one "
+                               "of them with AS",
+                               j + 1, i + 1, sqlite3_column_name(st, i));
+    return 0;
+}
+
 static int print_rows(struct conn *c, sqlite3_stmt *st, const char *query, enum query_format f,
                       FILE *out, struct err *e) {
-    int rc = f == QUERY_TABLE ? print_table(c, st, out, e) : print_stream(c, st, query, f, out, e);
+    int rc = f == QUERY_JSON ? check_names(st, e) : 0;
+    if (rc)
+        return rc;
+    rc = f == QUERY_TABLE ? print_table(c, st, out, e) : print_stream(c, st, query, f, out, e);
     if (!rc && (fflush(out) || ferror(out)))
         rc = err_set(e, ASSAY_EENV, "cannot write the answer");
     return rc;
@@ -322,6 +338,11 @@ static int find_query(const char *name, const struct named_query **out, struct e
     const char *near = nearest_name(name, names, n);
     return err_set(e, ASSAY_EUSAGE, "no question '%s'%s%s%s; --list shows all", name,
                    near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+int query_check_name(const char *name, struct err *e) {
+    const struct named_query *q;
+    return find_query(name, &q, e);
 }
 
 enum { PARAMS_MAX = sizeof((struct named_query){0}.param) / sizeof(struct query_param) };

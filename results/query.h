@@ -25,6 +25,9 @@ struct named_query {
 };
 extern const struct named_query named_queries[]; /* ends with {0}; sorted by name */
 
+/* Whether there is such a question: before a store is opened for it. */
+int query_check_name(const char *name, struct err *e) MUST_USE;
+
 /* args: "name=value" texts. Unknown query or parameter: ASSAY_EUSAGE with the near ones. */
 int query_run(
     struct store *s, const char *name, const char *const *args, int nargs,

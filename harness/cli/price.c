@@ -2,6 +2,7 @@
 #include "harness/cli/args.h"
 #include "harness/cli/verbs.h"
 #include "harness/core/clock.h"
+#include "harness/core/embed.h"
 #include "results/query.h"
 #include "results/store.h"
 
@@ -35,6 +36,28 @@ static int price_list(struct price_args *a, struct err *e) {
     return rc;
 }
 
+/* A misspelt chip is priced all the same (it may be a system's own name), but no question would find it. */
+static void warn_unknown(const char *chip) {
+    static const char folder[] = "backends/tpu_sim/chips/";
+    const char *names[64];
+    char text[64][32], near[256];
+    size_t files, n = 0;
+    const struct embedded *file = embedded_all(&files);
+    if (embedded_find_in("backends/tpu_sim/chips", chip, ".json"))
+        return;
+    for (size_t i = 0; i < files && n < 64; i++)
+        if (!strncmp(file[i].path, folder, sizeof folder - 1)) {
+            const char *name = file[i].path + sizeof folder - 1;
+            snprintf(text[n], sizeof text[n], "%.*s", (int)strcspn(name, "."), name);
+            names[n] = text[n];
+            n++;
+        }
+    args_near(chip, names, n, near, sizeof near);
+    fprintf(stderr,
+            "assay: warn: no chip '%s' ships; the price counts for systems whose chip has that name%s\n",
+            chip, near);
+}
+
 static int price_add(struct price_args *a, struct err *e) {
     struct store *s = NULL;
     char today[40];
@@ -61,6 +84,7 @@ static int price_add(struct price_args *a, struct err *e) {
     store_close(s);
     if (rc)
         return err_wrap(e, "price add");
+    warn_unknown(p.chip);
     return price_list(a, e);
 }
 

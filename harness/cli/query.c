@@ -81,8 +81,8 @@ static int run_query(void *options, struct err *e) {
         return list_queries(a, &a->c.arena, e);
     enum query_format format = a->csv ? QUERY_CSV : a->c.json ? QUERY_JSON : QUERY_TABLE;
     struct store *s = NULL;
-    int rc = store_open(a->c.db, STORE_READ, &s, NULL, e);
-    if (rc)
+    int rc = a->c.args.n ? query_check_name(a->c.args.v[0], e) : 0;
+    if (rc || (rc = store_open(a->c.db, STORE_READ, &s, NULL, e)))
         return rc;
     if (a->schema)
         rc = query_schema(s, format, stdout, e);

@@ -132,6 +132,9 @@ static void print_probes(const struct find *f, struct arena *a, FILE *out) {
     const char *headings[] = {pattern_kind_name(f->pattern.kind), "verdict", "limiting", "value",
                               "interval", "limit", "requests/s", "goodput", "runs", "requests",
                               "worth"};
+    const char *shout = class_shout(f->result_class);
+    if (*shout)
+        fprintf(out, "%s%s%s\n", term_bold(out), shout, term_plain(out));
     struct table t;
     table_init(&t, a, "rllrrrrrrrr", headings);
     for (int i = 0; i < f->nprobes; i++) {

@@ -130,6 +130,9 @@ static double figure(const struct run_result *r, const char *name) {
 }
 
 static void note(struct find_probe *p, const struct search *s, const struct run_result *r) {
+    const char *class = json_string_value(
+        json_object_get(json_object_get(r->summary, "backend"), "class"));
+    snprintf(s->f->result_class, sizeof s->f->result_class, "%s", class ? class : "");
     memcpy(p->uuid[p->runs++], r->uuid, sizeof r->uuid);
     p->requests += r->metrics.issued;
     p->requests_per_s = figure(r, "requests_per_s");
@@ -482,6 +485,7 @@ static json_t *limits_json(const struct find_options *o) {
 json_t *find_to_json(const struct find *f) {
     json_t *root = json_object(), *probes = json_array();
     int bad = json_object_set_new(root, "load", json_string(pattern_kind_name(f->pattern.kind)));
+    bad |= json_object_set_new(root, "class", json_string(f->result_class));
     bad |= json_object_set_new(root, "campaign", json_string(f->campaign));
     bad |= json_object_set_new(root, "limits", limits_json(f->options));
     bad |= json_object_set_new(root, "repeats", json_integer(f->options->repeats));

@@ -86,6 +86,7 @@ struct find {
     struct pattern pattern; /* its value is the load */
     bool integer, open_loop, real_clock;
     char campaign[192];
+    char result_class[16]; /* of its runs: "simulated"; "" before the first */
     struct find_probe probe[FIND_PROBES_MAX]; /* by rising load */
     int nprobes;
     /* the answer: all NAN = no load meets the limits */

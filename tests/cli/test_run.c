@@ -448,3 +448,65 @@ Test(cli_run, prices_make_the_cheapest_answer) {
     cr_assert(ieee_ulp_eq(dbl, json_number_value(json_object_get(row, "usd_per_chip_hour")), 2.7, 1));
     json_decref(v);
 }
+
+/* TTFT is 10 ms and E2E 17 ms for every request: a limit on the line makes all good, or none. */
+Test(cli_run, limits_of_a_sweep_decide_its_goodput) {
+    static const struct {
+        const char *limit;
+        double good;
+    } rows[] = {{"ttft=10ms", 1}, {"ttft=9ms", 0}, {"e2e=17ms", 1}, {"e2e=16ms --limit ttft=10ms", 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char rest[256];
+        snprintf(rest, sizeof rest,
+                 "--backend null -o ttft=10ms -o tpot=1ms --concurrency 4 --json --limit %s",
+                 rows[i].limit);
+        const struct child *c = with_tiny("sweep", rest);
+        cr_assert(eq(int, c->status, 0), "%s", c->err);
+        json_t *v = child_object(c), *p = json_array_get(json_object_get(v, "points"), 0);
+        double all = json_number_value(json_object_get(p, "requests_per_s"));
+        double good = json_number_value(json_object_get(p, "goodput_requests_per_s"));
+        CHECK(all > 235 && all < 236 && good == rows[i].good * all, "%s: %g of %g", rows[i].limit, good,
+              all);
+        json_decref(v);
+    }
+}
+
+/* Two servers: 20 requests in flight wait 9 services of 17 ms each for theirs. */
+Test(cli_run, find_prints_one_object_and_its_exit_code_is_the_answer) {
+    const struct child *c = with_tiny("sweep", "--backend null -o ttft=10ms -o tpot=1ms -o servers=2 "
+                                               "--requests 2000 --find --limit e2e_p90=170ms --json");
+    cr_assert(eq(int, c->status, 0), "%s", c->err);
+    json_t *v = child_object(c);
+    cr_assert(eq(dbl, json_number_value(json_object_get(v, "highest")), 20));
+    cr_assert(eq(str, (char *)json_string_value(json_object_get(v, "class")), "none"));
+    CHECK(json_array_size(json_object_get(v, "probes")) >= 5);
+    json_decref(v);
+    c = with_tiny("sweep", "--backend null -o ttft=10ms --requests 500 --find --limit e2e_p50=1ms");
+    cr_assert(eq(int, c->status, 1), "%s", c->err);
+    static const char *const wrong[] = {
+        "--find", "--find --limit ttft=1s", "--find --limit itl_p9=1s", "--limit ttft_p9=1s",
+        "--find --limit ttft_p9=1s --points 4", "--find --limit goodput=0.9",
+        "--find --limit ttft_p9=1s --concurrency 1,2", "--find --limit ttft_p9=1s --concurrency 2..1",
+        "--find --limit ttft_p9=1s --rate 0..1", "--find --limit ttft_p9=1s --precision 0",
+        "--find --limit ttft_p9=1s --pattern offline", "--points 4", "--points 4 --rate 1,2",
+        "--find --limit ttft_p9=1s --limit ttft_p9=2s",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char rest[256];
+        snprintf(rest, sizeof rest, "--backend null %s", wrong[i]);
+        c = with_tiny("sweep", rest);
+        cr_assert(eq(int, c->status, 2), "%s: %d %s", wrong[i], c->status, c->err);
+    }
+}
+
+Test(cli_run, small_courtesies_of_the_planner_s_verbs) {
+    const struct child *c = assay("query chepest");
+    cr_assert(eq(int, c->status, 2));
+    CHECK(strstr(c->err, "did you mean 'cheapest'"), "%s", c->err);
+    c = assay("price add v6f 1 --source test");
+    cr_assert(eq(int, c->status, 0));
+    CHECK(strstr(c->err, "no chip 'v6f' ships"), "%s", c->err);
+    c = assay("query --sql 'SELECT 1 AS a, 2 AS a' --json");
+    cr_assert(eq(int, c->status, 2));
+    CHECK(strstr(c->err, "both called 'a'"), "%s", c->err);
+}
