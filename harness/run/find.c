@@ -412,9 +412,9 @@ int find_execute(const struct run_options *base, const struct find_options *o, f
     int rc = prepare(s, e);
     if (!rc) {
         double own = f->pattern.value;
-        double from = o->from ? o->from : f->integer ? 1 : own / REACH;
+        double from = o->from ? o->from : f->integer ? (double)base->threads : own / REACH;
         double to = o->to ? o->to : f->integer ? 65536 : own * REACH;
-        rc = search(s, o->from ? o->from : own, from, to, e);
+        rc = search(s, o->from ? o->from : fmax(own, from), from, to, e);
         find_conclude(f);
     }
     free(s->span);

@@ -136,6 +136,42 @@ Test(run_find, a_queue_that_grows_is_told_from_one_that_fluctuates) {
     }
 }
 
+static struct find_probe made(double load, enum find_verdict v, double within, double lo, double hi) {
+    struct find_probe p = {.load = load, .verdict = v, .runs = 1};
+    p.at[0] = (struct find_figure){.n = 10000, .effective = 10000, .within = within, .value = lo,
+                                   .lo = lo, .hi = hi, .verdict = v};
+    return p;
+}
+
+Test(run_find, a_system_that_is_better_under_load_is_told) {
+    struct find_limit l;
+    struct err e = {0};
+    cr_assert(eq(int, find_limit_parse("e2e_p90=1s", "--limit", &l, &e), 0));
+    struct find_options o = {.limit = &l, .nlimits = 1, .repeats = 1};
+    struct find *f = calloc(1, sizeof *f);
+    f->options = &o;
+    f->nprobes = 3;
+    f->probe[0] = made(1, FIND_PASS, 0.98, 0.3e9, 0.4e9);
+    f->probe[1] = made(2, FIND_PASS, 0.95, 0.5e9, 0.6e9);
+    f->probe[2] = made(4, FIND_FAIL, 0.80, 1.5e9, 1.6e9);
+    find_conclude(f);
+    cr_assert(eq(int, f->violations, 0));
+    cr_assert(eq(dbl, f->highest, 2));
+    cr_assert(eq(dbl, f->lowest_fail, 4));
+    cr_assert(eq(int, f->limited_by, 0));
+    CHECK(f->estimate > 2.8 && f->estimate < 2.9, "%g", f->estimate); /* half, then twice what is allowed */
+    f->probe[0] = made(1, FIND_PASS, 0.92, 0.8e9, 0.9e9); /* slower than at 2, intervals apart */
+    find_conclude(f);
+    cr_assert(eq(int, f->violations, 1));
+    cr_assert(eq(dbl, f->violation[0], 1));
+    cr_assert(eq(dbl, f->violation[1], 2));
+    f->probe[0] = made(1, FIND_UNDECIDED, 0.90, 0.5e9, 1.5e9); /* passes only above it: no answer */
+    find_conclude(f);
+    cr_assert(eq(int, f->violations, 1));
+    CHECK(isnan(f->highest));
+    free(f);
+}
+
 /* ---- against queueing theory ---- */
 
 static char folder[64];
