@@ -345,6 +345,10 @@ static json_t *metric_json(const struct metric *m, bool virtual_clock) {
     put_text(&o, "unit", m->unit);
     put(&o, "n", i64_json(m->n));
     put_text(&o, "better", m->better);
+    if (metric_client_moves(m)) {
+        put(&o, "clientLo", f64_json(m->client_lo));
+        put(&o, "clientHi", f64_json(m->client_hi));
+    }
     if (m->ci_level > 0) {
         struct object ci = object_new();
         put(&ci, "level", f64_json(m->ci_level));

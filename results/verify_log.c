@@ -114,6 +114,20 @@ static bool text_is(const json_t *o, const char *name, const char *want) {
     return s && strcmp(s, want) == 0;
 }
 
+/* clientLo and clientHi: there when the client's error moves the figure. */
+static bool client_agrees(const json_t *v, const struct metric *m) {
+    const struct metric sides[] = {{.value = m->client_lo, .stat = "", .unit = ""},
+                                   {.value = m->client_hi, .stat = "", .unit = ""}};
+    static const char *const names[] = {"clientLo", "clientHi"};
+    for (int i = 0; i < 2; i++) {
+        double x;
+        bool there = number_at(v, names[i], &x);
+        if (there != metric_client_moves(m) || (there && !values_agree(&sides[i], x)))
+            return false;
+    }
+    return true;
+}
+
 /* "" when the signed figure is the computed one. */
 static void compare_metric(const json_t *v, const struct metric *m, char *out, size_t n) {
     double value, lo, hi, level;
@@ -132,6 +146,8 @@ static void compare_metric(const json_t *v, const struct metric *m, char *out, s
                                  !number_at(v, "ci.level", &level) || lo != m->ci_lo ||
                                  hi != m->ci_hi || level != m->ci_level))
         snprintf(out, n, "%s %s: the interval differs", m->name, m->stat);
+    else if (!client_agrees(v, m))
+        snprintf(out, n, "%s %s: what the client may have added differs", m->name, m->stat);
 }
 
 static void check_metrics(const struct signed_record *rec, const struct metrics *m,
@@ -241,6 +257,8 @@ static void check_verdicts(struct store *s, const struct signed_record *rec,
     struct rules_facts f = {.interrupted = m->interrupted,
                             .max_concurrency = facts->max_concurrency,
                             .real_clock = !json_is_true(json_at(p, "clock.virtual"))};
+    const char *class = text_at(p, "system.class");
+    f.no_system = class && !strcmp(class, "none");
     f.clock_stepped = f.real_clock && json_is_true(json_at(p, "clock.stepped"));
     const char *seed = text_at(p, "run.seed"), *verdict = text_at(p, "run.verdict");
     if (!seed || parse_u64(seed, &f.seed)) {

@@ -18,6 +18,7 @@ struct context {
     const struct metrics_facts *f;
     const struct columns *cols;
     double duration_s;
+    int64_t good;
 };
 
 /* --- figures that are not order statistics: ABSENT -------------------------------------- */
@@ -61,7 +62,7 @@ static double total_tokens_per_s_per_chip(const struct context *c) {
 static double goodput(const struct context *c) {
     const struct metrics_facts *f = c->f;
     bool limits = f->limit_ttft_ns || f->limit_tpot_ns || f->limit_e2e_ns;
-    return limits && c->p->issued && !c->p->any_step ? rate(c, (double)c->p->good) : ABSENT;
+    return limits && c->p->issued && !c->p->any_step ? rate(c, (double)c->good) : ABSENT;
 }
 
 static double cached_token_share(const struct context *c) {
@@ -106,7 +107,7 @@ static double checkpoint_ns(const struct context *c) {
 
 /* --- the table ---------------------------------------------------------------------------------- */
 
-enum how { HOW_MEAN, HOW_MIN, HOW_MAX, HOW_QUANTILE, HOW_INVERSE, HOW_SCALAR };
+enum how { HOW_MEAN, HOW_MIN, HOW_MAX, HOW_QUANTILE, HOW_INVERSE, HOW_SCALAR, HOW_BOUND, HOW_CLIENT };
 
 struct row {
     enum how how;
@@ -129,11 +130,21 @@ struct row {
 #define SCALAR(X, name, stat, unit, better, function, text) \
     X(name, stat, unit, better, text, HOW_SCALAR, COL_COUNT, 0, function)
 
+#define BOUND(X, stat, ppm) \
+    X("stamp_bound_ns", stat, "ns", "lower", \
+        "how long what a stamp tells of may have waited before, of all token events of the log and of the " \
+        "ends of answers without any; rounded up to 1, 1.5, 2, 3, 4, 6, 8 us …", \
+        HOW_BOUND, COL_COUNT, ppm, NULL)
+
 /* sorted by name */
 #define METRICS(X) \
     SCALAR(X, "cached_token_share", "value", "1", "higher", cached_token_share, \
         "cached input tokens (USAGE) / input tokens, of completed requests") \
     SCALAR(X, "checkpoint_ns", "mean", "ns", "lower", checkpoint_ns, "duration of a checkpoint") \
+    X("client_error_share", "value", "1", "lower", \
+        "the most that the client's own error (lateness, bounds of stamps) could move a mean, a p50 to " \
+        "p99.9 or a rate, relative; up to 50 us of a latency are not counted", \
+        HOW_CLIENT, COL_COUNT, 0, NULL) \
     SERIES(X, "e2e_ns", "ns", "lower", COL_E2E, \
         "last token event - intended issue; without token events the stream's end") \
     SCALAR(X, "eval_ns", "mean", "ns", "lower", eval_ns, "duration of an evaluation") \
@@ -164,6 +175,9 @@ struct row {
         "end of the last turn - intended issue of the first, of sessions all of whose turns are " \
         "measured and completed") \
     SERIES(X, "session_turns", "1", "higher", COL_SESSION_TURNS, "turns of such a session") \
+    BOUND(X, "p50", 500000) \
+    BOUND(X, "p99", 990000) \
+    BOUND(X, "max", 1000000) \
     SERIES(X, "step_ns", "ns", "lower", COL_STEP, "STEP - ISSUE of a training step") \
     SCALAR(X, "step_samples_per_s", "value", "1/s", "higher", step_samples_per_s, \
         "training samples / window") \
@@ -194,6 +208,29 @@ const struct metric_def metric_defs[] = {METRICS(AS_DEF){0}};
 static const struct row rows[] = {METRICS(AS_ROW)};
 enum { ROWS = sizeof rows / sizeof rows[0] };
 _Static_assert((int)ROWS <= (int)METRICS_MAX, "every metric fits");
+
+/* --- without the client's error ----------------------------------------------------------------- */
+
+/* Where a column's values lie when the client's error is taken out; a column that is not here stays. */
+static const struct {
+    enum column_id of, lo, hi;
+} shifts[] = {
+    {COL_TTFT, COL_TTFT_LO, COL_TTFT},   {COL_SERVICE_TTFT, COL_TTFT_LO, COL_SERVICE_TTFT},
+    {COL_E2E, COL_E2E_LO, COL_E2E},      {COL_SERVICE_E2E, COL_E2E_LO, COL_SERVICE_E2E},
+    {COL_TPOT, COL_TPOT_LO, COL_TPOT_HI}, {COL_ITL, COL_ITL_LO, COL_ITL_HI},
+    {COL_SESSION_E2E, COL_SESSION_LO, COL_SESSION_E2E},
+};
+
+struct shifted {
+    struct column *lo, *hi;
+};
+
+static struct shifted shifted(const struct columns *cols, const struct pass *p, enum column_id id) {
+    for (size_t i = 0; p->any_bound && i < sizeof shifts / sizeof shifts[0]; i++)
+        if (shifts[i].of == id)
+            return (struct shifted){cols->at[shifts[i].lo], cols->at[shifts[i].hi]};
+    return (struct shifted){cols->at[id], cols->at[id]};
+}
 
 /* --- quantiles ---------------------------------------------------------------------------------- */
 
@@ -231,6 +268,17 @@ static void put(struct metrics *m, const struct metric_def *d, double value, int
                                    .n = n};
 }
 
+static void put_client(struct metrics *m, const struct pass *p, double lo, double hi) {
+    if (!p->any_bound)
+        return;
+    m->m[m->n - 1].client_lo = lo;
+    m->m[m->n - 1].client_hi = hi;
+}
+
+static double whole(const struct column *c, enum how how) {
+    return how == HOW_MEAN ? c->mean : how == HOW_MIN ? c->min : c->max;
+}
+
 static void copy_counts(struct metrics *m, const struct pass *p) {
     m->issued = p->issued;
     m->completed = p->completed;
@@ -245,6 +293,9 @@ static void copy_counts(struct metrics *m, const struct pass *p) {
     m->output_tokens = p->output_tokens;
     m->duration_ns = p->duration_ns;
     m->interrupted = p->interrupted;
+    m->stamps_unbounded = p->bounds[0];
+    for (int i = 0; i <= EVENT_BOUND_MAX; i++)
+        m->stamps += p->bounds[i];
 }
 
 int metrics_compute(const struct eventlog_source *src, const struct metrics_facts *facts,
@@ -268,7 +319,13 @@ int metrics_compute(const struct eventlog_source *src, const struct metrics_fact
         struct stats_ranks r;
         if (!shown(c->n, rows[i].ppm))
             continue;
-        column_want(c, stats_nearest_rank(c->n, rows[i].ppm) - 1);
+        int64_t rank = stats_nearest_rank(c->n, rows[i].ppm) - 1;
+        column_want(c, rank);
+        if (p.any_bound) {
+            struct shifted s = shifted(&cols, &p, rows[i].column);
+            column_want(s.lo, rank);
+            column_want(s.hi, rank);
+        }
         if (interval(cache, &cached, c->n, rows[i].ppm, &r)) {
             column_want(c, r.lo - 1);
             column_want(c, r.hi - 1);
@@ -282,26 +339,49 @@ int metrics_compute(const struct eventlog_source *src, const struct metrics_fact
     struct context ctx = {.p = &p,
                           .f = facts,
                           .cols = &cols,
-                          .duration_s = (double)p.duration_ns / 1e9};
+                          .duration_s = (double)p.duration_ns / 1e9,
+                          .good = p.good};
+    struct context ctx_lo = ctx, ctx_hi = ctx; /* of the client's error */
+    if (p.any_bound) {
+        ctx_lo.good = p.good_lo;
+        ctx_hi.good = p.good_hi;
+        ctx_hi.duration_s *= 1 - client_window_share(&p, facts);
+    }
+    int client = -1;
     for (int i = 0; i < ROWS; i++) {
         const struct row *w = &rows[i];
         const struct metric_def *d = &metric_defs[i];
         if (w->how == HOW_SCALAR) {
             double x = w->scalar(&ctx);
-            if (isfinite(x))
+            if (isfinite(x)) {
                 put(out, d, x, p.completed);
+                put_client(out, &p, w->scalar(&ctx_lo), w->scalar(&ctx_hi));
+            }
+            continue;
+        }
+        if (w->how == HOW_CLIENT || w->how == HOW_BOUND) {
+            int64_t stamps, bound = client_bound_quantile(&p, w->ppm, &stamps);
+            if (!p.any_bound)
+                continue;
+            if (w->how == HOW_CLIENT)
+                client = out->n; /* known when all the others are */
+            put(out, d, (double)event_bound_ns(bound), stamps);
             continue;
         }
         const struct column *c = cols.at[w->column];
         if (c->n == 0)
             continue;
+        struct shifted s = shifted(&cols, &p, w->column);
         if (w->how == HOW_MEAN || w->how == HOW_MIN || w->how == HOW_MAX) {
-            put(out, d, w->how == HOW_MEAN ? c->mean : w->how == HOW_MIN ? c->min : c->max, c->n);
+            put(out, d, whole(c, w->how), c->n);
+            put_client(out, &p, whole(s.lo, w->how), whole(s.hi, w->how));
             continue;
         }
         if (!shown(c->n, w->ppm))
             continue;
-        double x = column_at(c, stats_nearest_rank(c->n, w->ppm) - 1);
+        int64_t rank = stats_nearest_rank(c->n, w->ppm) - 1;
+        double x = column_at(c, rank);
+        double x_lo = p.any_bound ? column_at(s.lo, rank) : x, x_hi = p.any_bound ? column_at(s.hi, rank) : x;
         struct stats_ranks r;
         bool has_ci = interval(cache, &cached, c->n, w->ppm, &r);
         double lo = has_ci ? column_at(c, r.lo - 1) : 0, hi = has_ci ? column_at(c, r.hi - 1) : 0;
@@ -309,18 +389,24 @@ int metrics_compute(const struct eventlog_source *src, const struct metrics_fact
             if (x <= 0)
                 continue;
             x = 1e9 / x;
+            double was_x_lo = x_lo;
+            x_lo = 1e9 / x_hi;
+            x_hi = 1e9 / (was_x_lo > 1 ? was_x_lo : 1); /* a token a nanosecond at most */
             has_ci = has_ci && lo > 0;
             double was_lo = lo;
             lo = has_ci ? 1e9 / hi : 0;
             hi = has_ci ? 1e9 / was_lo : 0;
         }
         put(out, d, x, c->n);
+        put_client(out, &p, x_lo, x_hi);
         if (has_ci) {
             out->m[out->n - 1].ci_lo = lo;
             out->m[out->n - 1].ci_hi = hi;
             out->m[out->n - 1].ci_level = CI_LEVEL;
         }
     }
+    if (client >= 0)
+        out->m[client].value = metrics_client_error(out, (double)CLIENT_FLOOR_NS).share;
     out->compat = compat_make(&p, facts, &cols);
 out:
     columns_release(&cols);

@@ -20,6 +20,21 @@
  * Percentiles are nearest-rank, an observed value, by integer arithmetic; p95, p99 and p99.9 are shown
  * only with ten observations beyond them, p50 and p90 always. Intervals are distribution-free, from
  * order statistics, and assume independent requests. What each figure is: the table metric_defs.
+ * The client's error. A log of a client that reads a wire states with each stamp how long what it tells
+ * of may have waited before (schemas/event-log.md). Then every figure is also computed without what the
+ * client can have added: client_lo .. client_hi. A latency that begins at the intended issue loses the
+ * whole lateness (which is part of it by definition, and is the client's doing) and the bound of its end;
+ * one between two stamps loses the bound of its end or gains that of its begin. A rate loses from its
+ * window: under a load pattern with a concurrency, the share of the slots' time (concurrency x window)
+ * that lateness and bounds of ends took, since each slot waits for the client before it goes on;
+ * otherwise, what the last request's end, if it closes the window, owes to the client.
+ *
+ * What is judged of it (metrics_client_error): means, p50 to p99.9 and rates. Not min and max: each is a
+ * single observation, and one interrupt in an hour would decide. Nor errors of at most
+ * CLIENT_FLOOR_NS: a thread that sleeps in epoll is woken 5 to 50 us after its data, which no stamp shows,
+ * so a finer claim would be none; 1 % holds for latencies from 5 ms on, 50 us below. Nor one request
+ * more or less within the limits of goodput. A log that states no bounds has no client_lo and client_hi.
+ *
  * `compat` is what other tools would print from the same log (compat.c). */
 #ifndef HARNESS_MEASURE_METRICS_H
 #define HARNESS_MEASURE_METRICS_H
@@ -28,6 +43,7 @@
 #include "harness/measure/eventlog.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Facts that the log does not hold; a verifier finds them in the signed record. */
@@ -49,6 +65,7 @@ struct metric {
     double value;       /* integers (order statistics in ns) are exact below 2^53 */
     int64_t n;          /* observations behind it */
     double ci_lo, ci_hi, ci_level; /* level 0 = none; order-statistic intervals of quantiles */
+    double client_lo, client_hi; /* with the client's error taken out; 0, 0 when the log states no bounds */
 };
 
 enum {
@@ -67,6 +84,8 @@ struct metrics {
     int64_t input_tokens, output_tokens;
     int64_t duration_ns; /* of the measured window */
     int interrupted;     /* MARK_INTERRUPTED was seen */
+    int64_t stamps, stamps_unbounded; /* token events, and ends of answers without any; of these without
+                                         a bound */
     json_t *compat;      /* new reference: {"inferencex":{…},"vllm":{…},…}; may be NULL */
 };
 
@@ -80,6 +99,24 @@ int metrics_compute(const struct eventlog_source *src, const struct metrics_fact
 void metrics_release(struct metrics *m);
 
 const struct metric *metrics_find(const struct metrics *m, const char *name, const char *stat);
+
+/* Latency errors up to this are not held against a run. */
+#define CLIENT_FLOOR_NS INT64_C(50000)
+
+/* The figure that the client's error could move the most, relative to its value; NULL: none beyond the
+ * floor. */
+struct client_error {
+    const struct metric *worst;
+    double share;
+};
+struct client_error metrics_client_error(const struct metrics *m, double floor_ns);
+/* Whether the log states that the client can have moved the figure at all. */
+static inline bool metric_client_moves(const struct metric *m) {
+    return (m->client_lo != 0 || m->client_hi != 0) &&
+           (m->client_lo != m->value || m->client_hi != m->value);
+}
+/* That of one figure; 0 within the floor or when nothing is stated. window_s: metrics.duration_ns. */
+double metrics_client_share(const struct metric *m, double floor_ns, double window_s);
 
 /* The table of all metric definitions, for the store's metric_def, docs and `inspect --list`. */
 struct metric_def {

@@ -50,6 +50,13 @@ static const struct {
     [COL_RATE_DONE] = {MASK_RATE_DONE, false},
     [COL_ISL] = {MASK_COUNTS, true},
     [COL_OSL] = {MASK_COUNTS, true},
+    [COL_TTFT_LO] = {MASK_STREAMED, true},
+    [COL_E2E_LO] = {MASK_COUNTS, true},
+    [COL_TPOT_LO] = {MASK_TPOT, false},
+    [COL_TPOT_HI] = {MASK_TPOT, false},
+    [COL_ITL_LO] = {MASK_COUNT, true},
+    [COL_ITL_HI] = {MASK_COUNT, true},
+    [COL_SESSION_LO] = {MASK_COUNT, true},
     [COL_ITL_TOKENS] = {MASK_COUNT, true},
 };
 
@@ -57,6 +64,7 @@ static const struct {
 struct block {
     double issue[BLOCK], sent[BLOCK], first[BLOCK], last[BLOCK], done[BLOCK];
     double n[BLOCK], n_first[BLOCK], in[BLOCK];
+    double bound_first[BLOCK], bound_last[BLOCK]; /* ns */
     uint16_t masks[BLOCK]; /* bit m = enum mask m */
     unsigned any, all;     /* masks that are set for some, for every request */
     int size;
@@ -80,6 +88,10 @@ static void unpack(struct block *b, const struct pass *p, uint32_t from) {
         b->n[i] = (double)n;
         b->n_first[i] = (double)n_first;
         b->in[i] = (double)r->in;
+        if (p->any_bound) {
+            b->bound_first[i] = (double)event_bound_ns(r->bound[BOUND_FIRST]);
+            b->bound_last[i] = (double)event_bound_ns(r->bound[BOUND_LAST]);
+        }
         if ((f & (REQ_MEASURED | REQ_ISSUED)) == (REQ_MEASURED | REQ_ISSUED))
             m = f & REQ_STEP ? 1u << MASK_STEP : 1u << MASK_LATENESS;
         if (request_counts(r)) {
@@ -97,6 +109,10 @@ static void unpack(struct block *b, const struct pass *p, uint32_t from) {
     b->any = any;
     b->all = all;
     b->size = size;
+}
+
+static inline double positive(double x) {
+    return x > 0 ? x : 0;
 }
 
 #define EACH(expression)                                                                           \
@@ -147,6 +163,14 @@ static size_t values_of(enum column_id id, const struct block *restrict b, doubl
         EACH(1e9 * (n[i] - 1) / (last[i] - first[i]));
     case COL_RATE_DONE:
         EACH(1e9 * n[i] / (done[i] - issue[i]));
+    case COL_TTFT_LO:
+        EACH(positive(first[i] - sent[i] - b->bound_first[i]));
+    case COL_E2E_LO:
+        EACH(positive(last[i] - sent[i] - b->bound_last[i]));
+    case COL_TPOT_LO:
+        EACH(positive(last[i] - first[i] - b->bound_last[i]) / (n[i] - b->n_first[i]));
+    case COL_TPOT_HI:
+        EACH((last[i] - first[i] + b->bound_first[i]) / (n[i] - b->n_first[i]));
     case COL_ISL:
         EACH(b->in[i]);
     case COL_OSL:
@@ -200,7 +224,23 @@ static void sweep_sessions(const struct pass *p, struct columns *cols, column_fn
         double e2e = (double)(s->last_ns - s->first_ns), turns = (double)s->turns;
         f(&cols->own[COL_SESSION_E2E], &e2e, 1);
         f(&cols->own[COL_SESSION_TURNS], &turns, 1);
+        if (p->any_bound) {
+            double lo = positive(e2e - (double)s->client_ns);
+            f(&cols->own[COL_SESSION_LO], &lo, 1);
+        }
     }
+}
+
+/* The same gaps without the client's error: n of them, of which x[i] is that of bound[i]. */
+static void shift_gaps(struct columns *cols, column_fn *f, const double *x, const uint16_t *bound,
+                       size_t n) {
+    double lo[BLOCK], hi[BLOCK];
+    for (size_t i = 0; i < n; i++) {
+        lo[i] = positive(x[i] - (double)event_bound_ns(bound[i] & 0xff));
+        hi[i] = x[i] + (double)event_bound_ns(bound[i] >> 8);
+    }
+    f(&cols->own[COL_ITL_LO], lo, n);
+    f(&cols->own[COL_ITL_HI], hi, n);
 }
 
 /* Gaps of completed measured requests; feeding keeps them, as doubles, in the pool's own memory. */
@@ -212,21 +252,27 @@ static void feed_gaps(struct pass *p, struct columns *cols) {
         for (size_t i = from; i < stop; i++) {
             uint32_t ns = (uint32_t)p->gap[i];
             x[k] = (double)(ns == UINT32_MAX ? p->big[big++] : ns);
+            if (p->gap_bound)
+                p->gap_bound[n + k] = p->gap_bound[i]; /* n + k <= i */
             k += request_counts(&p->req[p->gap[i] >> 32]);
         }
         column_feed(&cols->own[COL_ITL], x, k);
+        if (p->gap_bound)
+            shift_gaps(cols, column_feed, x, p->gap_bound + n, k);
         memcpy(p->gap + n, x, k * sizeof x[0]); /* n <= from */
         n += k;
     }
     p->gaps = n;
 }
 
-static void gather_gaps(const struct pass *p, struct column *c) {
+static void gather_gaps(const struct pass *p, struct columns *cols, struct column *c) {
     double x[BLOCK];
     for (size_t from = 0; from < p->gaps; from += BLOCK) {
         size_t k = p->gaps - from < BLOCK ? p->gaps - from : BLOCK;
         memcpy(x, p->gap + from, k * sizeof x[0]);
         column_gather(c, x, k);
+        if (p->gap_bound && c == &cols->own[COL_ITL])
+            shift_gaps(cols, column_gather, x, p->gap_bound + from, k);
     }
 }
 
@@ -241,6 +287,8 @@ static void find_aliases(struct columns *c, const struct pass *p) {
     bool late = p->seen & SEEN_LATE, sent = p->seen & SEEN_SENT, tail = p->seen & SEEN_TAIL,
          spread = p->seen & SEEN_SPREAD, whole = p->seen & SEEN_UNSTREAMED,
          first = p->seen & SEEN_FIRST_MANY, many = p->seen & SEEN_TOKENS_NOT_1;
+    for (int id = COL_TTFT_LO; id <= COL_SESSION_LO; id++) /* nobody asks for them then */
+        alias(c, !p->any_bound, (enum column_id)id, COL_E2E);
     alias(c, !spread && !whole, COL_E2E, COL_TTFT);
     alias(c, !sent && !late, COL_SERVICE_TTFT, COL_TTFT);
     alias(c, !spread && !whole, COL_SERVICE_E2E, COL_SERVICE_TTFT);
@@ -299,9 +347,9 @@ int columns_solve(struct pass *p, struct columns *cols, struct err *e) {
     }
     sweep_requests(p, cols, column_gather, NULL);
     sweep_sessions(p, cols, column_gather);
-    gather_gaps(p, &cols->own[COL_ITL]);
+    gather_gaps(p, cols, &cols->own[COL_ITL]);
     if (cols->at[COL_ITL_TOKENS] == &cols->own[COL_ITL_TOKENS])
-        gather_gaps(p, &cols->own[COL_ITL_TOKENS]);
+        gather_gaps(p, cols, &cols->own[COL_ITL_TOKENS]);
     for (int id = 0; id < COL_COUNT; id++) {
         int rc = column_finish(&cols->own[id], e);
         if (rc)

@@ -96,6 +96,7 @@ struct session_state {
     int64_t first_ns, last_ns; /* intended issue of the first turn, DONE of the last */
     uint32_t turns, done;
     uint32_t flags; /* enum session_flags */
+    int64_t client_ns; /* of its turns: sum of lateness and of the bound of the end */
 };
 enum session_flags { SESSION_OUTSIDE = 1 << 0, SESSION_FAILED = 1 << 1, SESSION_OPEN = 1 << 2 };
 
@@ -127,6 +128,9 @@ struct pass {
     uint64_t *big;
     size_t bigs, big_cap;
     bool gaps_dropped; /* more than METRICS_GAPS_MAX: no ITL */
+    uint16_t *gap_bound; /* per gap: bucket of the event before << 8 | of the event; NULL: none stated */
+    int64_t bounds[EVENT_BOUND_MAX + 1]; /* stamps (token events, ends of answers without any) by bucket */
+    bool any_bound;      /* of a bucket other than 0 */
 
     int64_t first_event_ns, run_begin_ns, begin_ns, end_ns;
     bool any_event, any_run_begin, any_begin, any_end;
@@ -157,6 +161,9 @@ struct pass {
     int64_t last_issue_ns;
     unsigned seen; /* enum pass_seen, of whatever ended */
     int64_t good;  /* completed within the house's limits */
+    int64_t good_lo, good_hi; /* as many as the client's error lets there be */
+    int64_t client_ns;  /* of completed requests: sum of lateness and of the bound of the end */
+    int64_t last_done_client_ns; /* the same of the request that ended last */
     int64_t good_compat; /* as other tools judge: from issue, TPOT over N - 1 */
 };
 
@@ -191,6 +198,13 @@ enum column_id {
     COL_RATE_DONE,       /* 1e9 N/COL_ISSUE_DONE */
     COL_ISL,
     COL_OSL,
+    COL_TTFT_LO,         /* first token event - sent - its bound: without what the client can have added */
+    COL_E2E_LO,          /* last - sent - its bound */
+    COL_TPOT_LO,         /* (last - its bound - first)/(N - n_first) */
+    COL_TPOT_HI,         /* (last - first + its bound)/(N - n_first) */
+    COL_ITL_LO,          /* gap - bound of its end */
+    COL_ITL_HI,          /* gap + bound of its begin */
+    COL_SESSION_LO,      /* session's E2E - lateness and bounds of its turns */
     COL_ITL_TOKENS,      /* as COL_ITL, a k-token event counting as k - 1 gaps of 0 more */
     COL_COUNT,
     COL_NONE = COL_COUNT
@@ -207,6 +221,22 @@ int columns_feed(struct pass *p, struct columns *cols, const struct metrics_fact
                  struct err *e) MUST_USE;
 int columns_solve(struct pass *p, struct columns *cols, struct err *e) MUST_USE;
 void columns_release(struct columns *cols);
+
+/* metrics_client.c: what the figures could be without the client's error. */
+static inline uint64_t request_sent(const struct request_state *r) {
+    return request_at(r, request_flags(r) & REQ_SENT ? AT_SENT : AT_ISSUE);
+}
+/* Bucket of the stamp that ends the answer, the bound of the last token event where the end has none. */
+static inline int64_t request_end_bound(const struct request_state *r) {
+    return event_bound_ns(r->bound[r->bound[BOUND_DONE] ? BOUND_DONE : BOUND_LAST]);
+}
+/* Counts a completed measured request, after `good`. judged: there are limits. */
+void client_count(struct pass *p, const struct request_state *r, const struct metrics_facts *f,
+                  bool streamed, bool judged);
+/* Share of the window that the client may have added to it. */
+double client_window_share(const struct pass *p, const struct metrics_facts *f);
+/* Bucket of the nearest-rank quantile of the stamps' bounds; stamps: how many state one. */
+int64_t client_bound_quantile(const struct pass *p, int64_t ppm, int64_t *stamps);
 
 /* Other tools' figures; want notes ranks, make builds the object after columns_solve. */
 void compat_want(struct columns *cols);

@@ -248,18 +248,32 @@ static int reserve_gaps(struct pass *p, size_t n, struct err *e) {
     if (p->gaps + n > METRICS_GAPS_MAX) {
         p->gaps_dropped = true;
         free(p->gap);
+        free(p->gap_bound);
         p->gap = NULL;
+        p->gap_bound = NULL;
         return 0;
     }
     size_t cap = p->gap_cap ? p->gap_cap * 2 : 65536;
     while (cap - p->gaps < n)
         cap *= 2;
     uint64_t *gap = realloc(p->gap, cap * sizeof *gap);
-    if (!gap)
+    if (gap)
+        p->gap = gap;
+    uint16_t *bound = gap && p->gap_bound ? realloc(p->gap_bound, cap * sizeof *bound) : NULL;
+    if (!gap || (p->gap_bound && !bound))
         return err_set(e, ASSAY_ENOMEM, "out of memory for %zu token gaps", cap);
-    p->gap = gap;
+    p->gap_bound = bound;
     p->gap_cap = cap;
     return 0;
+}
+
+/* The first stamp with a bound: from here on gaps have theirs, those before have none. */
+static int first_bound(struct pass *p, struct err *e) {
+    p->any_bound = true;
+    if (p->gaps_dropped)
+        return 0;
+    p->gap_bound = calloc(p->gap_cap ? p->gap_cap : 1, sizeof *p->gap_bound);
+    return p->gap_bound ? 0 : err_set(e, ASSAY_ENOMEM, "out of memory for token gaps");
 }
 
 static inline int on_tokens(struct pass *p, const struct eventlog_view *v, uint32_t i,
@@ -277,6 +291,9 @@ static inline int on_tokens(struct pass *p, const struct eventlog_view *v, uint3
     if (bound > EVENT_BOUND_MAX)
         return nonsense(e, v, i, "flags or bound out of range");
     p->token_events++;
+    p->bounds[bound]++;
+    if (bound && !p->any_bound && (rc = first_bound(p, e)))
+        return rc;
     if (!(request_flags(r) & REQ_TOKENS)) {
         request_flag(r, REQ_TOKENS | (tokens ? (unsigned)REQ_KNOWN_FIRST : 0u));
         request_stamp(r, AT_FIRST, d);
@@ -287,6 +304,8 @@ static inline int on_tokens(struct pass *p, const struct eventlog_view *v, uint3
         uint64_t gap = d - request_at(r, AT_LAST);
         if (!p->gaps_dropped) {
             bool big = gap >= UINT32_MAX;
+            if (p->gap_bound)
+                p->gap_bound[p->gaps] = (uint16_t)(r->bound[BOUND_LAST] << 8 | (int)bound);
             p->gap[p->gaps++] = (uint64_t)slot << 32 | (big ? UINT32_MAX : gap);
             if (big && (rc = push_big(p, gap, e)))
                 return rc;
@@ -330,6 +349,11 @@ static inline int on_end(struct pass *p, const struct eventlog_view *v, uint32_t
     if (!(request_flags(r) & REQ_TOKENS)) {
         request_stamp(r, AT_FIRST, d);
         request_stamp(r, AT_LAST, d); /* no token event: the answer's last sign is its end */
+        r->bound[BOUND_FIRST] = r->bound[BOUND_LAST] = r->bound[BOUND_DONE];
+        if (!step)
+            p->bounds[r->bound[BOUND_DONE]]++;
+        if (r->bound[BOUND_DONE] && !p->any_bound && (rc = first_bound(p, e)))
+            return rc;
     }
     uint64_t late = request_at(r, AT_ISSUE), last = request_at(r, AT_LAST);
     unsigned flags = request_flags(r);
@@ -419,6 +443,7 @@ static void finish_session(struct pass *p, uint32_t slot) {
     if (s->turns == 0 || done > s->last_ns)
         s->last_ns = done;
     s->turns++;
+    s->client_ns += (int64_t)request_sent(r) + request_end_bound(r);
 }
 
 /* Within every limit, inclusive; TPOT by integers: (last - first) <= limit * (N - n_first). */
@@ -466,8 +491,11 @@ static void count_completed(struct pass *p, const struct request_state *r,
         p->decode_ns += last - first;
         p->decode_tokens += r->out - 1;
     }
-    if (f->limit_ttft_ns || f->limit_tpot_ns || f->limit_e2e_ns)
+    bool limits = f->limit_ttft_ns || f->limit_tpot_ns || f->limit_e2e_ns;
+    if (limits)
         judge(p, r, f, streamed);
+    if (p->any_bound)
+        client_count(p, r, f, streamed, limits);
 }
 
 static void count_request(struct pass *p, uint32_t i, const struct metrics_facts *f) {
@@ -582,6 +610,7 @@ void pass_release(struct pass *p) {
     free(p->session);
     free(p->session_ids.slot);
     free(p->gap);
+    free(p->gap_bound);
     free(p->big);
     free(p->window);
     *p = (struct pass){0};

@@ -197,6 +197,56 @@ static bool max_lateness(const struct facts *j) {
     return judge(j, "<= ", limit, lag->value, "ns", lag->value <= limit);
 }
 
+/* "ttft_ns p99 of 34 ms could be 3.2 % lower: lateness p99 1.1 ms, stamps 2 us" */
+static void print_client_error(const struct facts *j, const struct client_error *c, char *out, size_t n) {
+    const struct metric *x = c->worst, *late = metrics_find(j->m, "lateness_ns", "p99"),
+                        *bound = metrics_find(j->m, "stamp_bound_ns", "p99");
+    char value[64], share[32], lateness[32] = "", stamps[32] = "", text[160];
+    if (!late)
+        late = metrics_find(j->m, "lateness_ns", "max");
+    print_unit(value, sizeof value, x->value, x->unit, 3);
+    print_unit(share, sizeof share, c->share, "%", 2);
+    if (late)
+        print_unit(lateness, sizeof lateness, late->value, "ns", 2);
+    if (bound)
+        print_unit(stamps, sizeof stamps, bound->value, "ns", 2);
+    bool rate = !strcmp(x->stat, "value");
+    snprintf(text, sizeof text, "%.31s%s%.6s of %.24s could be %.12s %s: lateness %.6s %.10s, stamps %.10s", x->name, rate ? "" : " ",
+             rate ? "" : x->stat, value, share,
+             x->client_hi - x->value > x->value - x->client_lo ? "higher" : "lower",
+             late ? late->stat : "", lateness, stamps);
+    snprintf(out, n, "%.*s", (int)n - 1, text);
+}
+
+/* Fails closed: a stamp without a bound may be late by anything. */
+static bool max_client_error(const struct facts *j) {
+    char limit[32], floor[32];
+    print_unit(limit, sizeof limit, j->r->number, "%", 4);
+    print_unit(floor, sizeof floor, (double)j->r->duration_ns, "ns", 4);
+    if (!j->f->real_clock)
+        return judge_text(j, "real clocks only", "virtual clock", true);
+    if (j->f->no_system)
+        return judge_text(j, "systems only", "class none: the client itself", true);
+    snprintf(j->v->want, sizeof j->v->want, "<= %s%s%s", limit, j->r->duration_ns ? " or " : "",
+             j->r->duration_ns ? floor : "");
+    if (j->m->stamps_unbounded) {
+        snprintf(j->v->got, sizeof j->v->got, "%" PRId64 " of %" PRId64 " stamps state no bound",
+                 j->m->stamps_unbounded, j->m->stamps);
+        return false;
+    }
+    if (!j->m->stamps) {
+        snprintf(j->v->got, sizeof j->v->got, "no answers"); /* training, or nothing completed */
+        return true;
+    }
+    struct client_error c = metrics_client_error(j->m, (double)j->r->duration_ns);
+    if (!c.worst) {
+        snprintf(j->v->got, sizeof j->v->got, "no figure by more than %s", floor);
+        return true;
+    }
+    print_client_error(j, &c, j->v->got, sizeof j->v->got);
+    return c.share <= j->r->number;
+}
+
 static bool not_interrupted(const struct facts *j) {
     bool bad = j->f->interrupted || j->m->interrupted;
     return judge_text(j, "not interrupted", bad ? "interrupted" : "not interrupted", !bad);
@@ -268,6 +318,9 @@ static const struct option max_value_options[] = {
 static const struct option lateness_options[] = {
     COMMON, {.name = "share", .type = OPT_F64, .offset = FIELD(number), .def = "0.01", .min = 0, .max = 1, .help = "of the median E2E latency"},
     {.name = "floor", .type = OPT_DURATION, .offset = FIELD(duration_ns), .def = "1ms", .help = "allowed in any case"}, {0}};
+static const struct option client_options[] = {
+    COMMON, {.name = "max", .type = OPT_F64, .offset = FIELD(number), .def = "0.01", .min = 0, .max = 1, .help = "of the figure"},
+    {.name = "floor", .type = OPT_DURATION, .offset = FIELD(duration_ns), .def = "50us", .help = "of a latency, allowed in any case: what a sleeping client cannot see of its wake-ups"}, {0}};
 static const struct option seed_options[] = {
     COMMON, {.name = "allowed", .type = OPT_JSON, .offset = FIELD(seeds_json), .help = "integers or decimal strings; absent = any"}, {0}};
 
@@ -280,6 +333,7 @@ static const struct kind {
 } kinds[] = {
     {"completed_all", "completed-all", plain_options, completed_all, "every measured request completed"},
     {"latency_limit", "latency-limit", latency_options, latency_limit, "a statistic of a latency is at most so long"},
+    {"max_client_error", "client-error", client_options, max_client_error, "the client was not the bottleneck: without its lateness and the bounds of its stamps no mean, p50 to p99.9 or rate would differ by more than max (min and max of a latency, and errors up to floor, are not judged); real clocks and systems only"},
     {"max_failed_fraction", "failed-requests", max_share_options, max_failed_fraction, "measured requests that did not complete are at most this share"},
     {"max_lateness", "send-lag", lateness_options, max_lateness, "the load generator kept its schedule: p99 of lateness <= max(share of p50 e2e, floor); real clocks only"},
     {"max_value", "max-value", max_value_options, max_value, "a metric is at most this"},

@@ -19,7 +19,7 @@ enum {
 struct verdict {
     char rule[48];       /* the rule's id in the pack */
     bool ok;
-    char want[96], got[96];
+    char want[96], got[128];
     char reason_code[48];/* machine code for invalidReasons when not ok: "min-duration", … */
 };
 
@@ -42,6 +42,7 @@ struct rules_facts {
     bool interrupted;
     bool clock_stepped;
     bool real_clock;
+    bool no_system; /* result class none: what was measured is the client itself */
     uint64_t seed;
     int64_t max_concurrency; /* requests in flight that the load pattern allows; 0 = unbounded */
 };

@@ -152,6 +152,7 @@ static bool judge(const struct prepared *p, const struct outcome *x, bool interr
     struct rules_facts f = {.interrupted = interrupted,
                             .clock_stepped = !p->info.virtual_clock && clock_was_stepped(&x->health),
                             .real_clock = !p->info.virtual_clock,
+                            .no_system = p->result_class == CLASS_NONE,
                             .seed = p->workload->seed,
                             .max_concurrency = p->facts.max_concurrency};
     r->nverdicts = rules_evaluate(p->rules, &r->metrics, &f, r->verdict);

@@ -49,7 +49,8 @@ static void bench_codec(const char *name, int sim, int width) {
     free(s);
 }
 
-static void bench_metrics(const char *name, uint64_t requests, int tokens, bool sent) {
+static void bench_metrics(const char *name, uint64_t requests, int tokens, bool sent,
+                          bool bounds) {
     struct logbuild l;
     struct rng r;
     log_init(&l, 1);
@@ -69,7 +70,7 @@ static void bench_metrics(const char *name, uint64_t requests, int tokens, bool 
         for (int k = 0; k < tokens; k++)
             for (uint64_t i = first; i < first + WIDTH && i < requests; i++, events++)
                 log_put(&l, now += (int64_t)rng_lognormal(&r, det_log(200000.0), 0.5), EVENT_TOKENS,
-                        i, 1, 0);
+                        i, 1, bounds ? (int64_t)(1 + rng_below(&r, 8)) << EVENT_TOKENS_BOUND_SHIFT : 0);
         for (uint64_t i = first; i < first + WIDTH && i < requests; i++, events++)
             log_put(&l, now += 500 + (int64_t)rng_below(&r, 1000), EVENT_DONE, i, tokens, 0);
     }
@@ -108,8 +109,10 @@ int main(int argc, char **argv) {
     }
     if (!metrics)
         return 0;
-    bench_metrics("1M requests x 1 token", 1000000, 1, false);
-    bench_metrics("1M requests x 1 token, SENT", 1000000, 1, true);
-    bench_metrics("4000 requests x 256 tokens", 4000, 256, true);
+    bench_metrics("1M requests x 1 token", 1000000, 1, false, false);
+    bench_metrics("1M requests x 1 token, SENT", 1000000, 1, true, false);
+    bench_metrics("1M requests x 1 token, bounds", 1000000, 1, true, true);
+    bench_metrics("4000 requests x 256 tokens", 4000, 256, true, false);
+    bench_metrics("4000 x 256 tokens, bounds", 4000, 256, true, true);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* Event streams that look like the real ones, for the codec's and the metrics' tests and benchmarks.
  * http: `width` concurrent streams, a token every 20 ms each plus lognormal jitter (median 30 us,
  * sigma 0.8) of the network and scheduler, starts spread at random, an ISSUE/SENT before and a DONE
- * after `tokens` tokens (drawn around the given mean), the freed slot taken by the next request.
+ * after `tokens` tokens (drawn around the given mean), the freed slot taken by the next request; with bounds.
  * sim: a batch of `width` sequences in slot order, all tokens of a step with one stamp, steps of
  * 8 ms that grow with the context. */
 #ifndef TESTS_MEASURE_STREAMS_H
@@ -92,13 +92,19 @@ static inline void stream_init(struct stream *s, uint64_t seed, int width, int m
         stream_down(s, i);
 }
 
+/* Bounds as a client states them: a few microseconds as a rule (median 8 us, sigma 0.6). */
+static inline int64_t stream_bound(struct stream *s) {
+    return event_bound_bucket((int64_t)rng_lognormal(&s->rng, det_log(8000.0), 0.6));
+}
+
 static inline void stream_http_step(struct stream *s) {
     int slot = s->heap[0];
     int64_t t = s->next_ns[slot];
-    stream_queue(s, t, EVENT_TOKENS, s->id[slot], 1, 0);
+    stream_queue(s, t, EVENT_TOKENS, s->id[slot], 1, stream_bound(s) << EVENT_TOKENS_BOUND_SHIFT);
     s->next_ns[slot] = t + 20000000 + stream_jitter(s);
     if (--s->left[slot] == 0) {
-        stream_queue(s, t, EVENT_DONE, s->id[slot], s->total[slot], 0);
+        stream_queue(s, t, EVENT_DONE, s->id[slot], s->total[slot],
+                     stream_bound(s) << EVENT_DONE_BOUND_SHIFT);
         stream_begin(s, slot);
         int64_t late = stream_jitter(s) / 10;
         stream_queue(s, t + late, EVENT_ISSUE, s->id[slot], late,

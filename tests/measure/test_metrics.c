@@ -133,6 +133,121 @@ Test(measure_metrics, goodput_is_inclusive) {
     }
 }
 
+/* ---- the client's error ---- */
+
+/* Stamps as in `two`, in microseconds, each with the bound of how late it may be:
+ * 0: intended 1000, sent 1030, tokens 1100 (-8), 1150 (-2), 1210 (-12), end 1250 (-16): N 3
+ * 1: intended and sent 1020, tokens 1300 (-4; 2 tokens), 1400 (-64; 2 tokens), end 1400 (-64): N 4 */
+static void bounded(struct logbuild *l, bool last_without) {
+    static const int64_t us = 1000;
+    log_init(l, 1);
+    log_put(l, 1000 * us, EVENT_MARK, MARK_WINDOW_BEGIN, 1000 * us, 0);
+    log_put(l, 1010 * us, EVENT_ISSUE, 0, 10 * us, 100);
+    log_put(l, 1020 * us, EVENT_ISSUE, 1, 0, 50);
+    log_put(l, 1030 * us, EVENT_SENT, 0, 0, 0);
+    log_put(l, 1100 * us, EVENT_TOKENS, 0, 1, event_bound_bucket(8 * us) << EVENT_TOKENS_BOUND_SHIFT | TOKENS_REASONING);
+    log_put(l, 1150 * us, EVENT_TOKENS, 0, 1, event_bound_bucket(2 * us) << EVENT_TOKENS_BOUND_SHIFT);
+    log_put(l, 1210 * us, EVENT_TOKENS, 0, 1, event_bound_bucket(12 * us) << EVENT_TOKENS_BOUND_SHIFT);
+    log_put(l, 1250 * us, EVENT_DONE, 0, 3, event_bound_bucket(16 * us) << EVENT_DONE_BOUND_SHIFT | 77);
+    log_put(l, 1300 * us, EVENT_TOKENS, 1, 2, event_bound_bucket(4 * us) << EVENT_TOKENS_BOUND_SHIFT);
+    log_put(l, 1400 * us, EVENT_TOKENS, 1, 2,
+            last_without ? 0 : event_bound_bucket(64 * us) << EVENT_TOKENS_BOUND_SHIFT);
+    log_put(l, 1400 * us, EVENT_DONE, 1, 4, event_bound_bucket(64 * us) << EVENT_DONE_BOUND_SHIFT);
+}
+
+static void client(const struct metrics *m, const char *name, const char *stat, double lo, double value,
+                   double hi) {
+    const struct metric *x = metrics_find(m, name, stat);
+    cr_assert(x != NULL, "no %s %s", name, stat);
+    cr_assert(ieee_ulp_eq(dbl, x->client_lo, lo, 4), "%s %s", name, stat);
+    cr_assert(ieee_ulp_eq(dbl, x->value, value, 4), "%s %s", name, stat);
+    cr_assert(ieee_ulp_eq(dbl, x->client_hi, hi, 4), "%s %s", name, stat);
+}
+
+Test(measure_metrics, client_error_by_hand) {
+    struct logbuild l;
+    bounded(&l, false);
+    struct metrics_facts f = {.limit_ttft_ns = 70000};
+    struct metrics m = compute(&l, &f);
+    cr_assert(eq(i64, m.input_tokens, 127)); /* 77 as counted, 50 as planned */
+    cr_assert(eq(i64, m.stamps, 5));
+    cr_assert(eq(i64, m.stamps_unbounded, 0));
+    client(&m, "ttft_ns", "p50", 62e3, 100e3, 100e3); /* 1100 - 1030 - 8 */
+    client(&m, "ttft_ns", "max", 276e3, 280e3, 280e3);
+    client(&m, "ttft_ns", "mean", 169e3, 190e3, 190e3);
+    client(&m, "service_ttft_ns", "min", 62e3, 70e3, 70e3);
+    client(&m, "e2e_ns", "p50", 168e3, 210e3, 210e3); /* 1210 - 1030 - 12 */
+    client(&m, "e2e_ns", "p90", 316e3, 380e3, 380e3); /* 1400 - 1020 - 64 */
+    client(&m, "service_e2e_ns", "p90", 316e3, 380e3, 380e3);
+    client(&m, "tpot_ns", "p50", 18e3, 50e3, 52e3); /* (100 - 64)/2, 100/2, (100 + 4)/2 */
+    client(&m, "tpot_ns", "p90", 49e3, 55e3, 59e3); /* (110 - 12)/2, 110/2, (110 + 8)/2 */
+    client(&m, "tokens_per_s_per_user", "p50", 1e9 / 52e3, 1e9 / 50e3, 1e9 / 18e3);
+    client(&m, "itl_ns", "p50", 48e3, 60e3, 62e3); /* 36 48 48; 50 60 100; 58 62 104 */
+    client(&m, "itl_ns", "max", 48e3, 100e3, 104e3);
+    client(&m, "itl_ns", "mean", 44e3, 70e3, 224e3 / 3);
+    /* the end that closes the window of 400 us may be 64 late; within 70 us of the intended time: none,
+     * without the client's error one */
+    client(&m, "requests_per_s", "value", 2 / 400e-6, 2 / 400e-6, 2 / 336e-6);
+    client(&m, "goodput_requests_per_s", "value", 0, 0, 1 / 336e-6);
+    cr_assert(eq(dbl, get(&m, "stamp_bound_ns", "p50"), 8000)); /* 2 4 8 12 64 */
+    cr_assert(eq(dbl, get(&m, "stamp_bound_ns", "max"), 64000));
+    cr_assert(eq(i64, metrics_find(&m, "stamp_bound_ns", "p50")->n, 5));
+    /* TTFT may be off by 38 us, which is below the floor; a gap of 100 by 52, which is above */
+    struct client_error worst = metrics_client_error(&m, 50e3);
+    cr_assert(eq(str, (char *)worst.worst->name, "itl_ns"));
+    cr_assert(eq(str, (char *)worst.worst->stat, "p90"));
+    cr_assert(ieee_ulp_eq(dbl, worst.share, 0.52, 8));
+    cr_assert(eq(dbl, get(&m, "client_error_share", "value"), worst.share));
+    worst = metrics_client_error(&m, 0); /* 18 instead of 50 us a token: 55.6 instead of 20 a ms */
+    cr_assert(eq(str, (char *)worst.worst->name, "tokens_per_s_per_user"));
+    metrics_release(&m);
+
+    bounded(&l, false);
+    f = (struct metrics_facts){.max_concurrency = 2};
+    m = compute(&l, &f);
+    /* of 2 slots x 400 us the client took 30 + 16 and 0 + 64 */
+    client(&m, "output_tokens_per_s", "value", 7 / 400e-6, 7 / 400e-6, 7 / (400e-6 * (1 - 110.0 / 800)));
+    worst = metrics_client_error(&m, 53e3); /* without the gap's 52 */
+    cr_assert(eq(str, (char *)worst.worst->name, "e2e_ns")); /* 316 instead of 380 */
+    cr_assert(eq(str, (char *)worst.worst->stat, "p90"));
+    cr_assert(ieee_ulp_eq(dbl, worst.share, 64.0 / 380, 8));
+    metrics_release(&m);
+}
+
+Test(measure_metrics, a_stamp_without_a_bound_is_counted) {
+    struct logbuild l;
+    bounded(&l, true);
+    struct metrics m = compute(&l, &no_facts);
+    cr_assert(eq(i64, m.stamps_unbounded, 1));
+    cr_assert(eq(i64, m.stamps, 5));
+    metrics_release(&m);
+    two(&l);
+    m = compute(&l, &no_facts);
+    cr_assert(eq(i64, m.stamps_unbounded, 5));
+    cr_assert(absent(&m, "client_error_share"));
+    cr_assert(absent(&m, "stamp_bound_ns"));
+    cr_assert(eq(dbl, metrics_find(&m, "ttft_ns", "p50")->client_hi, 0));
+    metrics_release(&m);
+}
+
+/* Two turns: each was late and may have been noticed late; the second waits for both. */
+Test(measure_metrics, client_error_of_a_session) {
+    static const int64_t us = 1000;
+    struct logbuild l;
+    log_init(&l, 1);
+    for (uint64_t i = 0; i < 2; i++) {
+        int64_t t = (1000 + 1000 * (int64_t)i) * us;
+        log_put(&l, t, EVENT_SESSION, i, 0, (int64_t)i);
+        log_put(&l, t, EVENT_ISSUE, i, 20 * us, 10);
+        log_put(&l, t + 400 * us, EVENT_TOKENS, i, 1, event_bound_bucket(3 * us) << EVENT_TOKENS_BOUND_SHIFT);
+        log_put(&l, t + 500 * us, EVENT_DONE, i, 1, event_bound_bucket(6 * us) << EVENT_DONE_BOUND_SHIFT);
+    }
+    struct metrics m = compute(&l, &no_facts);
+    client(&m, "session_e2e_ns", "p50", (1520 - 2 * 26) * 1e3, 1520e3, 1520e3);
+    client(&m, "ttft_ns", "p50", 397e3, 420e3, 420e3);
+    metrics_release(&m);
+}
+
 /* A whole answer in one event has no TTFT; one token in one event has. Nor TPOT without more tokens. */
 Test(measure_metrics, unstreamed_answers_have_no_ttft) {
     struct logbuild l;

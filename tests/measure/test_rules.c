@@ -121,6 +121,38 @@ Test(measure_rules, kinds) {
     expect("{\"kind\":\"max_lateness\"}", &x, &calm, false, "<= 1 ms", "no request was sent",
            "send-lag");
 
+    /* p99 of 449.6 ms, of which 14.6 are the client's: 3.247 % */
+    const char *client = "{\"kind\":\"max_client_error\"}";
+    expect(client, &m, &calm, true, "<= 1 % or 50 us", "no answers", "");
+    x = m;
+    x.stamps = 100000;
+    expect(client, &x, &calm, true, "<= 1 % or 50 us", "no figure by more than 50 us", "");
+    x.m[3].client_lo = 100e6; /* a max: not judged */
+    x.m[3].client_hi = 900e6;
+    x.m[4].client_lo = 435e6;
+    x.m[4].client_hi = 449.6e6;
+    expect(client, &x, &calm, false, "<= 1 % or 50 us",
+           "ttft_ns p99 of 450 ms could be 3.2 % lower: lateness p99 29 ms, stamps ", "client-error");
+    x.m[x.n++] = (struct metric){.name = "stamp_bound_ns", .stat = "p99", .unit = "ns", .value = 3000};
+    expect("{\"kind\":\"max_client_error\",\"max\":0.04,\"floor\":\"0s\"}", &x, &calm, true, "<= 4 %",
+           "ttft_ns p99 of 450 ms could be 3.2 % lower: lateness p99 29 ms, stamps 3 us", "");
+    expect("{\"kind\":\"max_client_error\",\"floor\":\"20ms\"}", &x, &calm, true, "<= 1 % or 20 ms",
+           "no figure by more than 20 ms", "");
+    x.m[7].client_lo = 12345.6; /* of 12345.6 tok/s: 1.5 % */
+    x.m[7].client_hi = 12345.6 * 1.015;
+    x.m[4].client_lo = 449.6e6;
+    expect(client, &x, &calm, false, "<= 1 % or 50 us",
+           "output_tokens_per_s of 12346 tok/s could be 1.5 % higher: lateness p99 29 ms, stamps 3 us",
+           "client-error");
+    f = calm;
+    f.no_system = true;
+    expect(client, &x, &f, true, "systems only", "class none: the client itself", "");
+    f = calm;
+    f.real_clock = false;
+    expect(client, &x, &f, true, "real clocks only", "virtual clock", "");
+    x.stamps_unbounded = 7; /* fails closed */
+    expect(client, &x, &calm, false, "<= 1 % or 50 us", "7 of 100000 stamps state no bound", "client-error");
+
     expect("{\"kind\":\"not_interrupted\"}", &m, &calm, true, "not interrupted", "not interrupted", "");
     f = calm;
     f.interrupted = true;
