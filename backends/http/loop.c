@@ -49,7 +49,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
 
 int loop_init(struct loop *l, long max_connections, struct err *e) {
     *l = LOOP_NONE;
-    l->look_ns = l->since_ns = clock_now_ns();
+    l->look_ns = l->since_ns = l->quiet_ns = clock_now_ns();
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     /* edge-triggered: an expiry is told once and needs no read */
@@ -151,6 +151,8 @@ static int look(struct loop *l, int64_t now_ns, bool sleeps) {
     }
     if (n < LOOP_READY_MAX) /* else some may be ready that it had no room for */
         l->look_ns = seen_ns;
+    if (n == 0 || seen_ns != now_ns)
+        l->quiet_ns = seen_ns;
     return n;
 }
 

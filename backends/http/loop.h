@@ -33,6 +33,7 @@ struct loop {
      * and the return, the wake-up, no clock of this process can see; `wake` keeps how late the wake-ups
      * were whose time is known, those by the timer. A call of at most LOOP_SEEN_NS counts whole. */
     int64_t look_ns, since_ns;
+    int64_t quiet_ns; /* the last look that found nothing at all, or a sleep's end: nothing older is left anywhere */
     uint64_t wake[EVENT_BOUND_MAX + 1]; /* sleeps that the timer ended, by event_bound_bucket of lateness */
     uint64_t batches;    /* times that epoll reported sockets */
     struct epoll_event ready[LOOP_READY_MAX]; /* what epoll reported; a batch may span two steps */

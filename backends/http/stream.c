@@ -239,12 +239,14 @@ static void choose_mode(struct slot *s) {
 /* Stamps a read that has just returned and notes since when what it brought may have waited: since the
  * loop's look, or longer if the read before may have left something, as a full buffer tells and TLS
  * and HTTP/2 hide; or less long if that one left nothing. HTTP/2: a read is of the connection; libcurl
- * hands its frames out stream by stream, and each stream's stamp is late by those before it. */
+ * hands its frames out stream by stream, and each stream's stamp is late by those before it; what one
+ * stream's turn left of another's is known to be gone only when nothing at all was ready. */
 static void stamp(struct slot *s) {
     struct loop *l = &s->h->loop;
-    bool left = s->endpoint->tls || s->h->o.proxy || s->h->o.http == HTTP_2 ||
-                s->read_bytes >= CURL_MAX_WRITE_SIZE;
-    if (!left)
+    bool left = s->endpoint->tls || s->h->o.proxy || s->read_bytes >= CURL_MAX_WRITE_SIZE;
+    if (s->h->o.http == HTTP_2)
+        s->since_ns = l->quiet_ns < l->since_ns ? l->quiet_ns : l->since_ns;
+    else if (!left)
         s->since_ns = l->since_ns > s->before_ns ? l->since_ns : s->before_ns;
     else if (s->read_ns <= l->since_ns) /* that look would have reported the rest */
         s->since_ns = l->since_ns;

@@ -519,7 +519,10 @@ static void count_request(struct pass *p, uint32_t i, const struct metrics_facts
         p->in_flight++;
         return;
     }
-    later(&p->last_done_ns, r->intended_ns + (int64_t)request_at(r, AT_DONE));
+    int64_t done = r->intended_ns + (int64_t)request_at(r, AT_DONE);
+    if (done > p->last_done_ns)
+        p->last_done_client_ns = 0; /* a completed one says */
+    later(&p->last_done_ns, done);
     earlier(&p->first_start_ns, r->intended_ns + (int64_t)request_at(r, AT_ISSUE));
     if (flags & REQ_FAILED) {
         p->failed++;
