@@ -206,6 +206,31 @@ static void bottleneck(const json_t *summary, FILE *out) {
     putc('\n', out);
 }
 
+/* The load generator itself, when its stamps come off a wire: what it may have added to the figures. */
+static void client(const json_t *summary, FILE *out) {
+    const json_t *metrics = json_object_get(summary, "metrics"), *c = json_object_get(summary, "client"),
+                 *p50 = number_at(metrics, "stamp_bound_ns", "p50"),
+                 *p99 = number_at(metrics, "stamp_bound_ns", "p99"),
+                 *cpu = json_object_get(c, "cpu_share"), *steal = json_object_get(c, "steal_share"),
+                 *own = json_object_get(c, "voluntary_switches"),
+                 *forced = json_object_get(c, "involuntary_switches");
+    char t[FMT_BYTES];
+    if (!p50 || !p99)
+        return;
+    fprintf(out, "\n%sclient%s      stamps late by at most p50 %s", term_bold(out), term_plain(out),
+            fmt_ns(t, json_number_value(p50)));
+    fprintf(out, ", p99 %s", fmt_ns(t, json_number_value(p99)));
+    if (json_is_number(cpu))
+        fprintf(out, "; %s of a core", fmt_percent(t, json_number_value(cpu)));
+    if (json_is_integer(own) && json_is_integer(forced)) {
+        fprintf(out, "; switches %s", fmt_count(t, json_integer_value(own)));
+        fprintf(out, " own, %s forced", fmt_count(t, json_integer_value(forced)));
+    }
+    if (json_is_number(steal))
+        fprintf(out, "; stolen %s", fmt_percent(t, json_number_value(steal)));
+    putc('\n', out);
+}
+
 static void verdicts(const json_t *summary, struct arena *a, FILE *out) {
     const json_t *list = json_object_get(summary, "verdicts");
     static const char *const headings[] = {"", "rule", "want", "got"};
@@ -243,6 +268,7 @@ void summary_print(const json_t *summary, const char *store, struct arena *a, FI
     summary_latencies(metrics, a, out);
     throughput(metrics, a, out);
     bottleneck(summary, out);
+    client(summary, out);
     summary_server(json_object_get(summary, "server"), a, out);
     verdicts(summary, a, out);
     warnings(summary, out);

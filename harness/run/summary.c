@@ -35,7 +35,8 @@ static json_t *backend_json(const struct prepared *p) {
 }
 
 /* What a reader should know before trusting the figures. */
-static json_t *warnings_json(const struct run_result *r, const json_t *observed) {
+static json_t *warnings_json(const struct run_result *r, const json_t *observed,
+                             const json_t *client) {
     json_t *a = json_array();
     const struct metrics *m = &r->metrics;
     if (a && m->failed)
@@ -47,6 +48,16 @@ static json_t *warnings_json(const struct run_result *r, const json_t *observed)
                                               (long long)m->in_flight_at_end));
     if (a && m->interrupted)
         json_array_append_new(a, json_string("the run was interrupted: figures are partial"));
+    /* thresholds of doctor's warnings; stamps off a wire only */
+    double steal = json_number_value(json_object_get(client, "steal_share")),
+           seconds = (double)m->duration_ns / 1e9;
+    int64_t forced = json_integer_value(json_object_get(client, "involuntary_switches"));
+    if (a && m->stamps > m->stamps_unbounded && steal > 0.01)
+        json_array_append_new(a, json_sprintf("the hypervisor took %.1f %% of the processor time during the run",
+                                              100 * steal));
+    if (a && m->stamps > m->stamps_unbounded && seconds > 0 && (double)forced / seconds > 100)
+        json_array_append_new(a, json_sprintf("other work took the processor from the client %.0f times a second",
+                                              (double)forced / seconds));
     size_t i, k;
     json_t *seen, *text;
     json_array_foreach(observed, i, seen) {
@@ -83,7 +94,7 @@ json_t *run_summary(const struct prepared *p, const struct run_handle *h, const 
         json_object_set_new(s, "bottleneck", json_deep_copy(bottleneck));
     json_object_set_new(s, "client", json_deep_copy(client));
     json_object_set_new(s, "record_sha256", digest_json(record_sha256));
-    json_object_set_new(s, "warnings", warnings_json(r, observed));
+    json_object_set_new(s, "warnings", warnings_json(r, observed, client));
     return s;
 }
 
