@@ -205,7 +205,13 @@ static void print_client_error(const struct facts *j, const struct client_error 
     if (!late)
         late = metrics_find(j->m, "lateness_ns", "max");
     print_unit(value, sizeof value, x->value, x->unit, 3);
-    print_unit(share, sizeof share, c->share, "%", 2);
+    char limit[32]; /* as many digits as it takes to tell the two apart */
+    for (int digits = 2; digits <= 8; digits++) {
+        print_unit(share, sizeof share, c->share, "%", digits);
+        print_unit(limit, sizeof limit, j->r->number, "%", digits);
+        if (c->share <= j->r->number || strcmp(share, limit) != 0)
+            break;
+    }
     if (late)
         print_unit(lateness, sizeof lateness, late->value, "ns", 2);
     if (bound)

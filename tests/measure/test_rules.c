@@ -138,6 +138,9 @@ Test(measure_rules, kinds) {
            "ttft_ns p99 of 450 ms could be 3.2 % lower: lateness p99 29 ms, stamps 3 us", "");
     expect("{\"kind\":\"max_client_error\",\"floor\":\"20ms\"}", &x, &calm, true, "<= 1 % or 20 ms",
            "no figure by more than 20 ms", "");
+    x.m[4].client_lo = 449.6e6 * (1 - 0.01004);
+    expect(client, &x, &calm, false, "<= 1 % or 50 us",
+           "ttft_ns p99 of 450 ms could be 1.004 % lower: lateness p99 29 ms, stamps 3 us", "client-error");
     x.m[7].client_lo = 12345.6; /* of 12345.6 tok/s: 1.5 % */
     x.m[7].client_hi = 12345.6 * 1.015;
     x.m[4].client_lo = 449.6e6;
