@@ -11,15 +11,29 @@
 #include "workloads/workload.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define REQUEST_NO_SESSION UINT64_MAX
+
+/* What a trace recorded of a conversation: OpenAI messages as JSON, separated by commas, of which a
+ * turn's history is a prefix. Borrowed until the session is over (plan_done). */
+struct request_talk {
+    const char *messages; /* from the first message to this turn's last */
+    size_t messages_bytes;
+    size_t own_at;     /* this turn's own messages begin here, behind the recorded answer before */
+    const char *tools; /* a JSON array, or NULL */
+    size_t tools_bytes;
+    const char *conversation; /* its id in the trace */
+    uint64_t play;            /* 1 = the first time that it is played */
+};
 
 struct request {
     uint64_t id;      /* 0-based position in the whole plan */
     uint64_t session; /* REQUEST_NO_SESSION outside sessions */
     uint32_t turn;    /* 0-based in the session */
-    bool last_turn;
+    uint32_t branch;  /* of a session tree: requests of one branch share a context, 0 is the root's */
+    bool last_turn;   /* no later turn in its branch */
     uint32_t isl;       /* input tokens, whole context included */
     uint32_t osl;       /* output tokens wanted (exact unless the backend cannot) */
     uint32_t shared;    /* leading input tokens equal to the session's context so far (prefix) */
@@ -32,7 +46,12 @@ struct request {
      * Borrowed until the next plan_next; NULL = none known. */
     uint32_t nblocks, block_tokens;
     const uint64_t *blocks;
+    uint64_t block_seed; /* equal ids are equal tokens only under one seed */
     const char *text; /* a trace's literal prompt, borrowed until the next plan_next; or NULL */
+    const struct request_talk *talk; /* a trace's messages; or NULL */
+    /* leading tokens that all requests of the workload share, and from what they are made */
+    uint32_t common;
+    uint64_t common_seed;
 };
 
 struct plan;

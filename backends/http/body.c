@@ -65,8 +65,7 @@ const char *body_word(uint64_t content_seed, uint32_t position) {
     return words[lane(block_hash(content_seed, position / 4), position) >> 8];
 }
 
-void body_put_json_string(struct buf *out, const char *s) {
-    buf_putc(out, '"');
+void body_put_escaped(struct buf *out, const char *s) {
     for (;;) {
         size_t n = 0;
         while ((unsigned char)s[n] >= 0x20 && s[n] != '"' && s[n] != '\\')
@@ -81,6 +80,11 @@ void body_put_json_string(struct buf *out, const char *s) {
             buf_printf(out, "\\u%04x", (unsigned)(unsigned char)*s);
         s++;
     }
+}
+
+void body_put_json_string(struct buf *out, const char *s) {
+    buf_putc(out, '"');
+    body_put_escaped(out, s);
     buf_putc(out, '"');
 }
 
@@ -110,55 +114,83 @@ static char *put_decimal(char *p, uint32_t v) {
     return p;
 }
 
-static void put_ids(const struct body_template *t, const struct request *r, struct buf *out) {
-    char *from = buf_reserve(out, (size_t)r->isl * 11 + 2), *p = from;
-    if (!from)
+/* Tokens of one source: positions [at, at + count) of the content of a seed. */
+struct run {
+    uint64_t seed;
+    uint32_t at, count;
+};
+
+static struct run run_at(const struct request *r, uint64_t salt, uint32_t position, uint32_t to) {
+    struct run run = {r->content_seed ^ salt, position, to - position};
+    if (position < r->common) {
+        run.seed = r->common_seed ^ salt;
+        run.count = r->common < to ? r->common - position : run.count;
+        return run;
+    }
+    if (r->blocks && position / r->block_tokens < r->nblocks) {
+        uint64_t state = r->blocks[position / r->block_tokens] ^ r->block_seed;
+        run.seed = splitmix64(&state) ^ salt;
+        run.at = position % r->block_tokens;
+        if (run.count > r->block_tokens - run.at)
+            run.count = r->block_tokens - run.at;
+    }
+    return run;
+}
+
+void body_put_ids(const struct body_template *t, const struct request *r, uint64_t salt,
+                  uint32_t from, uint32_t to, struct buf *out) {
+    if (from >= to)
+        return;
+    char *start = buf_reserve(out, (size_t)(to - from) * 11 + 2), *p = start;
+    if (!start)
         return;
     const uint64_t count = t->id_count;
     const uint32_t low = t->id_low;
-    uint64_t hash = 0;
-    *p++ = '[';
-    for (uint32_t i = 0; i < r->isl; i++, hash >>= 16) {
-        if (i % 4 == 0)
-            hash = block_hash(r->content_seed, i / 4);
-        p = put_decimal(p, low + (uint32_t)((hash & 0xFFFF) * count >> 16));
-        *p++ = ',';
+    for (uint32_t i = from; i < to;) {
+        struct run run = run_at(r, salt, i, to);
+        uint32_t end = run.at + run.count;
+        uint64_t hash = block_hash(run.seed, run.at / 4) >> (run.at % 4 * 16);
+        for (uint32_t j = run.at; j < end; j++, hash >>= 16) {
+            if (j % 4 == 0)
+                hash = block_hash(run.seed, j / 4);
+            p = put_decimal(p, low + (uint32_t)((hash & 0xFFFF) * count >> 16));
+            *p++ = ',';
+        }
+        i += run.count;
     }
-    if (r->isl)
-        p--;
-    *p++ = ']';
-    out->n += (size_t)(p - from);
+    out->n += (size_t)(p - 1 - start);
 }
 
-static void put_words(const struct request *r, struct buf *out) {
-    char *from = buf_reserve(out, (size_t)r->isl * sizeof words[0] + 2), *p = from;
-    if (!from)
+void body_put_words(const struct request *r, uint64_t salt, uint32_t from, uint32_t to,
+                    struct buf *out) {
+    if (from >= to)
         return;
-    *p++ = '"';
-    for (uint32_t i = 0; i < r->isl; i++) {
-        const char *w = body_word(r->content_seed, i);
-        size_t n = strlen(w);
-        if (i)
-            *p++ = ' ';
-        memcpy(p, w, n);
-        p += n;
+    char *start = buf_reserve(out, (size_t)(to - from) * sizeof words[0] + 2), *p = start;
+    if (!start)
+        return;
+    for (uint32_t i = from; i < to;) {
+        struct run run = run_at(r, salt, i, to);
+        for (uint32_t j = 0; j < run.count; j++) {
+            const char *w = body_word(run.seed, run.at + j);
+            size_t n = strlen(w);
+            if (i + j > from)
+                *p++ = ' ';
+            memcpy(p, w, n);
+            p += n;
+        }
+        i += run.count;
     }
-    *p++ = '"';
-    out->n += (size_t)(p - from);
+    out->n += (size_t)(p - start);
 }
 
-int body_build(const struct body_template *t, const struct request *r, struct buf *out,
-               struct err *e) {
-    char osl[10];
-    size_t osl_bytes = (size_t)(put_decimal(osl, r->osl) - osl);
+void body_begin(const struct body_template *t, struct buf *out) {
     buf_clear(out);
     buf_put(out, t->head, t->head_bytes);
-    if (r->text)
-        body_put_json_string(out, r->text);
-    else if (t->ids)
-        put_ids(t, r, out);
-    else
-        put_words(r, out);
+}
+
+int body_end(const struct body_template *t, uint32_t osl_tokens, struct buf *out, struct err *e) {
+    char osl[10];
+    size_t osl_bytes = (size_t)(put_decimal(osl, osl_tokens) - osl);
     buf_put(out, t->middle, t->middle_bytes);
     buf_put(out, osl, osl_bytes);
     if (t->min_tokens) {
@@ -167,6 +199,21 @@ int body_build(const struct body_template *t, const struct request *r, struct bu
     }
     buf_put(out, t->tail, t->tail_bytes);
     return buf_check(out, "the request body", e);
+}
+
+int body_build(const struct body_template *t, const struct request *r, struct buf *out,
+               struct err *e) {
+    bool ids = t->ids && !r->text;
+    body_begin(t, out);
+    buf_puts(out, ids ? "[" : t->chat ? "[{\"role\":\"user\",\"content\":\"" : "\"");
+    if (r->text)
+        body_put_escaped(out, r->text);
+    else if (t->ids)
+        body_put_ids(t, r, 0, 0, r->isl, out);
+    else
+        body_put_words(r, 0, 0, r->isl, out);
+    buf_puts(out, ids ? "]" : t->chat ? "\"}]" : "\"");
+    return body_end(t, r->osl, out, e);
 }
 
 static int put_extra(struct buf *tail, const struct body_options *o, struct err *e) {
@@ -230,8 +277,8 @@ int body_template_init(struct body_template *t, const struct body_options *o, st
 
     buf_puts(&head, "{\"model\":");
     body_put_json_string(&head, o->model);
-    buf_puts(&head, o->chat ? ",\"messages\":[{\"role\":\"user\",\"content\":" : ",\"prompt\":");
-    buf_puts(&middle, o->chat ? "}]," : ",");
+    buf_puts(&head, o->chat ? ",\"messages\":" : ",\"prompt\":");
+    buf_putc(&middle, ',');
     body_put_json_string(&middle, o->max_tokens_field);
     buf_putc(&middle, ':');
     buf_puts(&minimum, ",\"min_tokens\":");

@@ -27,7 +27,8 @@ struct body_options {
 
 struct body_template {
     bool chat, ids, min_tokens;
-    char *head, *middle, *minimum, *tail; /* head PROMPT middle OSL [minimum OSL] tail */
+    char *head, *middle, *minimum, *tail; /* head PROMPT middle OSL [minimum OSL] tail; chat: PROMPT is
+                                             the array of messages */
     size_t head_bytes, middle_bytes, minimum_bytes, tail_bytes;
     uint32_t id_low, id_count; /* token ids are drawn from [id_low, id_low + id_count) */
 };
@@ -36,6 +37,19 @@ struct body_template {
 int body_template_init(struct body_template *t, const struct body_options *o,
                        struct err *e) MUST_USE;
 void body_template_release(struct body_template *t);
+
+/* The two parts of a body around its prompt (or array of messages): body_begin replaces out's content,
+ * body_end adds the lengths and everything else. */
+void body_begin(const struct body_template *t, struct buf *out);
+int body_end(const struct body_template *t, uint32_t osl, struct buf *out, struct err *e) MUST_USE;
+
+/* Tokens [from, to) of r's content: ids separated by commas, or words, each with a space before it but
+ * the one at `from`. Where the tokens come from: the part that all requests share, prefix blocks, the
+ * request's own content; salt != 0 makes others of all of them. */
+void body_put_ids(const struct body_template *t, const struct request *r, uint64_t salt,
+                  uint32_t from, uint32_t to, struct buf *out);
+void body_put_words(const struct request *r, uint64_t salt, uint32_t from, uint32_t to,
+                    struct buf *out);
 
 /* Replaces out's content (initialised with BODY_MAX_BYTES) by the body of r. A literal text of the
  * request is sent as such, whatever the kind of prompt. */
@@ -46,7 +60,8 @@ int body_build(const struct body_template *t, const struct request *r, struct bu
 uint32_t body_token_id(const struct body_template *t, uint64_t content_seed, uint32_t position);
 const char *body_word(uint64_t content_seed, uint32_t position);
 
-/* s as a JSON string with its quotes. Bytes >= 0x80 are passed through. */
+/* s as the inside of a JSON string, and with its quotes. Bytes >= 0x80 are passed through. */
+void body_put_escaped(struct buf *out, const char *s);
 void body_put_json_string(struct buf *out, const char *s);
 
 #endif

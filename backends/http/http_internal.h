@@ -9,6 +9,7 @@
 #include "backends/http/loop.h"
 #include "backends/http/scan.h"
 #include "backends/http/sse.h"
+#include "backends/http/talk.h"
 
 enum http_api { API_COMPLETIONS, API_CHAT };
 enum http_prompt { PROMPT_IDS, PROMPT_TEXT };
@@ -29,6 +30,9 @@ struct http_options {
     double temperature;
     int64_t retries, retry_backoff_ns, retry_backoff_max_ns, cancel_tokens;
     double cancel_fraction;
+    int answers, salt;
+    const char *session_header;
+    int64_t history_bytes;
 };
 extern const struct option http_options_table[];
 
@@ -82,6 +86,11 @@ struct slot {
     int64_t retry_after_s; /* Retry-After of the answer: seconds, or UTC when it was a date */
     bool retry_after_date;
     int64_t answer_date_s; /* its Date; -1 = none */
+    uint64_t session;
+    uint32_t branch;
+    bool last_turn;
+    struct curl_slist session_header; /* in front of the common headers */
+    char session_line[256];
 
     /* sending */
     size_t out_bytes; /* of the body, accepted by the socket */
@@ -141,6 +150,7 @@ struct http {
     struct buf secrets; /* NUL-terminated values one after the other: never in a record */
     struct curl_slist *headers;
     struct body_template body;
+    struct talk talk;
     struct loop loop;
     struct slot **slots;
     size_t nslots, cap_slots;

@@ -5,6 +5,7 @@
 #include "harness/core/clock.h"
 #include "harness/core/rng.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- timers ---- */
@@ -134,6 +135,22 @@ void slots_rehash(struct http *h, struct slot **buckets, size_t n) {
 
 /* ---- a request ---- */
 
+/* The session's own header in front of the list that all requests share. */
+static void put_session_header(struct slot *s, const struct request *r) {
+    struct http *h = s->h;
+    const char *name = h->o.session_header;
+    if (!name && r->talk)
+        name = "X-Session-ID";
+    bool send = name && r->session != REQUEST_NO_SESSION;
+    if (send) {
+        char value[160];
+        talk_session_name(r, value, sizeof value);
+        snprintf(s->session_line, sizeof s->session_line, "%.80s: %s", name, value);
+        s->session_header = (struct curl_slist){s->session_line, h->headers};
+    }
+    curl_easy_setopt(s->easy, CURLOPT_HTTPHEADER, send ? &s->session_header : h->headers);
+}
+
 void slot_clear(struct slot *s) {
     buf_clear(&s->answer);
     sse_clear(&s->sse);
@@ -172,9 +189,13 @@ static long upload_buffer(size_t body_bytes) {
 
 int slot_start(struct slot *s, const struct request *r, struct err *e) {
     struct http *h = s->h;
-    int rc = body_build(&h->body, r, &s->body, e);
+    int rc = talk_body(&h->talk, &h->body, r, &s->body, e);
     if (rc)
         return rc;
+    put_session_header(s, r);
+    s->session = r->session;
+    s->branch = r->branch;
+    s->last_turn = r->last_turn;
     slot_clear(s);
     s->active = true;
     s->request = r->id;

@@ -1,0 +1,352 @@
+/* Histories by (session, branch), and the array of messages or the flat prompt made from them. */
+#include "backends/http/talk.h"
+
+#include "harness/core/rng.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* text: chat: messages separated by commas; a flat prompt: the inside of its JSON string. */
+struct talk_branch {
+    uint64_t session; /* REQUEST_NO_SESSION = an empty place */
+    uint32_t branch;
+    uint32_t isl; /* of the turn in flight or the last one */
+    uint64_t content_seed;
+    struct buf text;
+    bool chat, live;
+};
+
+void talk_init(struct talk *t, const struct talk_options *o) {
+    *t = (struct talk){.o = *o};
+}
+
+void talk_release(struct talk *t) {
+    for (size_t i = 0; i < t->cap; i++)
+        if (t->branch[i].session != REQUEST_NO_SESSION)
+            buf_release(&t->branch[i].text);
+    free(t->branch);
+    *t = (struct talk){0};
+}
+
+/* ---- the table ---- */
+
+static size_t home(const struct talk *t, uint64_t session, uint32_t branch) {
+    uint64_t s = session ^ (uint64_t)branch << 40;
+    return (size_t)splitmix64(&s) & (t->cap - 1);
+}
+
+static size_t place(const struct talk *t, uint64_t session, uint32_t branch) {
+    size_t i = home(t, session, branch);
+    while (t->branch[i].session != REQUEST_NO_SESSION &&
+           (t->branch[i].session != session || t->branch[i].branch != branch))
+        i = (i + 1) & (t->cap - 1);
+    return i;
+}
+
+static int grow(struct talk *t, struct err *e) {
+    struct talk old = *t;
+    t->cap = old.cap ? 2 * old.cap : 64;
+    t->branch = calloc(t->cap, sizeof *t->branch);
+    if (!t->branch) {
+        *t = old;
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    }
+    for (size_t i = 0; i < t->cap; i++)
+        t->branch[i].session = REQUEST_NO_SESSION;
+    for (size_t i = 0; i < old.cap; i++)
+        if (old.branch[i].session != REQUEST_NO_SESSION)
+            t->branch[place(t, old.branch[i].session, old.branch[i].branch)] = old.branch[i];
+    free(old.branch);
+    return 0;
+}
+
+static int find_or_add(struct talk *t, const struct request *r, struct talk_branch **out,
+                       struct err *e) {
+    int rc = 2 * (t->n + 1) > t->cap ? grow(t, e) : 0;
+    if (rc)
+        return rc;
+    struct talk_branch *b = &t->branch[place(t, r->session, r->branch)];
+    if (b->session == REQUEST_NO_SESSION) {
+        *b = (struct talk_branch){.session = r->session, .branch = r->branch};
+        buf_init(&b->text, BODY_MAX_BYTES);
+        t->n++;
+    }
+    *out = b;
+    return 0;
+}
+
+static void drop(struct talk *t, size_t hole) {
+    size_t mask = t->cap - 1;
+    t->bytes -= (int64_t)t->branch[hole].text.n;
+    buf_release(&t->branch[hole].text);
+    t->n--;
+    for (size_t i = (hole + 1) & mask; t->branch[i].session != REQUEST_NO_SESSION;
+         i = (i + 1) & mask) {
+        size_t h = home(t, t->branch[i].session, t->branch[i].branch);
+        if (((i - h) & mask) >= ((i - hole) & mask)) {
+            t->branch[hole] = t->branch[i];
+            hole = i;
+        }
+    }
+    t->branch[hole].session = REQUEST_NO_SESSION;
+}
+
+/* ---- salts ---- */
+
+/* BLAKE2b of 16 bits (RFC 7693) of up to 128 bytes: what MLPerf Endpoints prints as a salt. */
+uint16_t talk_blake2b_16(const void *p, size_t n) {
+    static const uint64_t iv[8] = {0x6a09e667f3bcc908, 0xbb67ae8584caa73b, 0x3c6ef372fe94f82b,
+                                   0xa54ff53a5f1d36f1, 0x510e527fade682d1, 0x9b05688c2b3e6c1f,
+                                   0x1f83d9abfb41bd6b, 0x5be0cd19137e2179};
+    static const uint8_t sigma[10][16] = {
+        {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+        {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
+        {11, 8, 12, 0, 5, 2, 15, 13, 10, 14, 3, 6, 7, 1, 9, 4},
+        {7, 9, 3, 1, 13, 12, 11, 14, 2, 6, 5, 10, 4, 0, 15, 8},
+        {9, 0, 5, 7, 2, 4, 10, 15, 14, 1, 11, 12, 6, 8, 3, 13},
+        {2, 12, 6, 10, 0, 11, 8, 3, 4, 13, 7, 5, 15, 14, 1, 9},
+        {12, 5, 1, 15, 14, 13, 4, 10, 0, 7, 6, 3, 9, 2, 8, 11},
+        {13, 11, 7, 14, 12, 1, 3, 9, 5, 0, 15, 4, 8, 6, 2, 10},
+        {6, 15, 14, 9, 11, 3, 0, 8, 12, 2, 13, 7, 1, 4, 10, 5},
+        {10, 2, 8, 4, 7, 6, 1, 5, 15, 11, 9, 14, 3, 12, 13, 0}};
+    static const uint8_t mix[8][4] = {{0, 4, 8, 12}, {1, 5, 9, 13},  {2, 6, 10, 14}, {3, 7, 11, 15},
+                                      {0, 5, 10, 15}, {1, 6, 11, 12}, {2, 7, 8, 13},  {3, 4, 9, 14}};
+    uint64_t m[16] = {0}, v[16], h0 = iv[0] ^ 0x01010002;
+    if (n > sizeof m)
+        n = sizeof m;
+    memcpy(m, p, n); /* little-endian, as everything here assumes */
+    for (int i = 0; i < 8; i++) {
+        v[i] = i ? iv[i] : h0;
+        v[i + 8] = iv[i];
+    }
+    v[12] ^= n;
+    v[14] = ~v[14];
+#define ROTATE(x, k) ((x) >> (k) | (x) << (64 - (k)))
+    for (int round = 0; round < 12; round++)
+        for (int i = 0; i < 8; i++) {
+            uint64_t *a = &v[mix[i][0]], *b = &v[mix[i][1]], *c = &v[mix[i][2]], *d = &v[mix[i][3]];
+            const uint8_t *s = &sigma[round % 10][2 * i];
+            *a += *b + m[s[0]];
+            *d = ROTATE(*d ^ *a, 32);
+            *c += *d;
+            *b = ROTATE(*b ^ *c, 24);
+            *a += *b + m[s[1]];
+            *d = ROTATE(*d ^ *a, 16);
+            *c += *d;
+            *b = ROTATE(*b ^ *c, 63);
+        }
+#undef ROTATE
+    uint64_t h = h0 ^ v[0] ^ v[8];
+    return (uint16_t)((h & 0xff) << 8 | (h >> 8 & 0xff));
+}
+
+/* 0 = no salt. */
+static uint64_t salt_of(const struct talk *t, const struct request *r) {
+    bool by_session = t->o.salt == TALK_SALT_SESSION && r->session != REQUEST_NO_SESSION;
+    uint64_t s = by_session ? r->session : ~r->id;
+    return t->o.salt == TALK_SALT_OFF ? 0 : splitmix64(&s) | 1;
+}
+
+/* Where the content of the first message begins; 0 when it is no text. */
+static size_t content_at(const char *p, size_t n) {
+    static const char *const starts[] = {"{\"role\":\"system\",\"content\":\"",
+                                         "{\"role\":\"user\",\"content\":\""};
+    for (size_t i = 0; i < 2; i++)
+        if (n > strlen(starts[i]) && !memcmp(p, starts[i], strlen(starts[i])))
+            return strlen(starts[i]);
+    return 0;
+}
+
+static size_t content_end(const char *p, size_t n, size_t at) {
+    while (at < n && p[at] != '"')
+        at += p[at] == '\\' ? 2 : 1;
+    return at < n ? at : n;
+}
+
+static void put_salted(struct buf *out, const struct talk *t, const struct request *r,
+                       const char *p, size_t n) {
+    uint64_t salt = salt_of(t, r);
+    size_t at = salt ? content_at(p, n) : 0;
+    if (!at) {
+        buf_put(out, p, n);
+        return;
+    }
+    buf_put(out, p, at);
+    if (r->talk && t->o.salt == TALK_SALT_SESSION) {
+        char play[24];
+        int k = snprintf(play, sizeof play, "%" PRIu64, r->talk->play);
+        const char *id = r->talk->conversation;
+        size_t end = content_end(p, n, at);
+        buf_printf(out, "[salt: %04x]\\n\\n", (unsigned)talk_blake2b_16(play, (size_t)k));
+        buf_put(out, p + at, end - at);
+        buf_printf(out, "\\n\\n[salt: %04x]", (unsigned)talk_blake2b_16(id, strlen(id)));
+        buf_put(out, p + end, n - end);
+        return;
+    }
+    buf_printf(out, "[salt: %016" PRIx64 "]\\n\\n", salt);
+    buf_put(out, p + at, n - at);
+}
+
+/* ---- bodies ---- */
+
+/* r's own messages, from its first new token on. */
+static void put_own_messages(struct buf *out, const struct request *r, uint32_t from) {
+    if (r->talk) {
+        buf_put(out, r->talk->messages + r->talk->own_at, r->talk->messages_bytes - r->talk->own_at);
+        return;
+    }
+    if (from == 0 && r->common) {
+        from = r->common < r->isl ? r->common : r->isl;
+        buf_puts(out, "{\"role\":\"system\",\"content\":\"");
+        body_put_words(r, 0, 0, from, out);
+        buf_puts(out, "\"},");
+    }
+    buf_puts(out, "{\"role\":\"user\",\"content\":\"");
+    if (r->text)
+        body_put_escaped(out, r->text);
+    else
+        body_put_words(r, 0, from, r->isl, out);
+    buf_puts(out, "\"}");
+}
+
+static void put_flat(struct buf *out, const struct body_template *b, const struct request *r,
+                     uint64_t salt) {
+    bool ids = b->ids && !r->text;
+    buf_putc(out, ids ? '[' : '"');
+    if (salt && !ids)
+        buf_printf(out, "[salt: %016" PRIx64 "]\\n\\n", salt);
+    if (r->text)
+        body_put_escaped(out, r->text);
+    else if (ids)
+        body_put_ids(b, r, salt, 0, r->isl, out);
+    else
+        body_put_words(r, 0, 0, r->isl, out);
+    buf_putc(out, ids ? ']' : '"');
+}
+
+/* A flat prompt with the server's own answers in it. */
+static void put_flat_history(struct buf *out, struct talk_branch *k, const struct request *r,
+                             uint64_t salt) {
+    uint32_t from = k->text.n ? r->shared : 0;
+    if (from)
+        buf_putc(&k->text, ' ');
+    body_put_words(r, 0, from, r->isl, &k->text);
+    buf_putc(out, '"');
+    if (salt)
+        buf_printf(out, "[salt: %016" PRIx64 "]\\n\\n", salt);
+    buf_put(out, k->text.p, k->text.n);
+    buf_putc(out, '"');
+}
+
+static void put_messages(struct buf *out, const struct talk *t, struct talk_branch *k,
+                         const struct request *r) {
+    buf_putc(out, '[');
+    if (!k && r->talk) {
+        put_salted(out, t, r, r->talk->messages, r->talk->messages_bytes);
+    } else if (k) {
+        bool first = k->text.n == 0;
+        if (!first)
+            buf_putc(&k->text, ',');
+        put_own_messages(&k->text, r, first ? 0 : r->shared);
+        put_salted(out, t, r, k->text.p, k->text.n);
+    } else {
+        size_t at = out->n;
+        uint64_t salt = salt_of(t, r);
+        put_own_messages(out, r, 0);
+        size_t begin = salt && !out->failed ? content_at(out->p + at, out->n - at) : 0;
+        if (begin) { /* into what was just written */
+            char mark[40];
+            int n = snprintf(mark, sizeof mark, "[salt: %016" PRIx64 "]\\n\\n", salt);
+            if (buf_reserve(out, (size_t)n)) {
+                char *p = out->p + at + begin;
+                memmove(p + n, p, out->n - at - begin);
+                memcpy(p, mark, (size_t)n);
+                out->n += (size_t)n;
+            }
+        }
+    }
+    buf_putc(out, ']');
+}
+
+int talk_body(struct talk *t, const struct body_template *b, const struct request *r,
+              struct buf *out, struct err *e) {
+    struct talk_branch *k = NULL;
+    bool live = t->o.answers == TALK_LIVE;
+    bool kept = r->session != REQUEST_NO_SESSION && (live || (b->chat && !r->talk));
+    int64_t before = 0;
+    if (kept && (live || r->turns > 1)) {
+        int rc = find_or_add(t, r, &k, e);
+        if (rc)
+            return rc;
+        before = (int64_t)k->text.n;
+        k->isl = r->isl;
+        k->content_seed = r->content_seed;
+        k->chat = b->chat;
+        k->live = live;
+    }
+    body_begin(b, out);
+    if (b->chat)
+        put_messages(out, t, k, r);
+    else if (k)
+        put_flat_history(out, k, r, salt_of(t, r));
+    else
+        put_flat(out, b, r, salt_of(t, r));
+    if (r->talk && r->talk->tools) {
+        buf_puts(out, ",\"tools\":");
+        buf_put(out, r->talk->tools, r->talk->tools_bytes);
+    }
+    if (k) {
+        t->bytes += (int64_t)k->text.n - before;
+        int rc = buf_check(&k->text, "a conversation", e);
+        if (rc)
+            return rc;
+        if (t->bytes > t->o.history_max_bytes)
+            return err_set(e, ASSAY_EENV,
+                           "the conversations in flight hold more than %lld bytes (-o history=BYTES "
+                           "allows more)",
+                           (long long)t->o.history_max_bytes);
+    }
+    return body_end(b, r->osl, out, e);
+}
+
+void talk_answered(struct talk *t, uint64_t session, uint32_t branch, bool over, uint32_t tokens,
+                   const char *text, size_t text_bytes) {
+    if (session == REQUEST_NO_SESSION || t->n == 0)
+        return;
+    size_t i = place(t, session, branch);
+    struct talk_branch *k = &t->branch[i];
+    if (k->session == REQUEST_NO_SESSION)
+        return;
+    if (over) {
+        drop(t, i);
+        return;
+    }
+    size_t before = k->text.n;
+    buf_puts(&k->text, k->chat ? ",{\"role\":\"assistant\",\"content\":\"" : "");
+    if (k->live) {
+        buf_put(&k->text, text, text_bytes);
+    } else {
+        const struct request r = {.content_seed = k->content_seed};
+        body_put_words(&r, 0, k->isl, k->isl + tokens, &k->text);
+    }
+    buf_puts(&k->text, k->chat ? "\"}" : "");
+    t->bytes += (int64_t)(k->text.n - before);
+}
+
+void talk_session_name(const struct request *r, char *out, size_t out_bytes) {
+    out[0] = '\0';
+    if (r->session == REQUEST_NO_SESSION)
+        return;
+    const char *name = r->talk ? r->talk->conversation : "assay";
+    int n = r->talk && r->talk->play <= 1
+                ? snprintf(out, out_bytes, "%s", name)
+                : snprintf(out, out_bytes, r->talk ? "%s__repeat_%" PRIu64 : "%s-%" PRIu64, name,
+                           r->talk ? r->talk->play : r->session);
+    if (r->branch && n > 0 && (size_t)n < out_bytes)
+        snprintf(out + n, out_bytes - (size_t)n, ".%u", r->branch);
+    for (char *p = out; *p; p++)
+        if ((unsigned char)*p <= ' ' || (unsigned char)*p > '~')
+            *p = '_';
+}
