@@ -16,7 +16,6 @@ static const char *const apis[] = {"completions", "chat", NULL};
 static const char *const prompts[] = {"ids", "text", NULL};
 static const char *const verifies[] = {"off", "on", "fail", NULL};
 static const char *const versions[] = {"1.1", "2", NULL};
-static const char *const answers[] = {"synthetic", "recorded", "live", NULL};
 static const char *const salts[] = {"off", "request", "session", NULL};
 static const char *const max_fields[] = {"auto", "max_tokens", "max_completion_tokens", NULL};
 
@@ -89,16 +88,12 @@ const struct option http_options_table[] = {
     {"extra", OPT_STR, AT(extra), .help = "JSON object whose members are added to every request"},
     {"vocab", OPT_I64, AT(vocab), .unit = "tokens", .min = 0, .max = 1e7, .def = "0",
      .help = "vocabulary that token ids are drawn from; 0 = the workload's model"},
-    {"answers", OPT_ENUM, AT(answers), .choices = answers, .def = "synthetic",
-     .help = "what earlier answers of a session are sent back: seeded words of their length, the "
-             "trace's (a trace with messages always sends those), or what the server said"},
     {"history", OPT_BYTES, AT(history_bytes), .min = 1e6, .max = 1e12, .def = "1GiB",
      .help = "most memory for the texts of the sessions in flight, per thread"},
     {"salt", OPT_ENUM, AT(salt), .choices = salts, .def = "off",
      .help = "against prefix caches: other leading tokens in each request or session"},
     {"session_header", OPT_STR, AT(session_header),
-     .help = "header that names the session, for sticky routing; a trace's conversations have "
-             "X-Session-ID"},
+     .help = "header that names the session, for sticky routing, such as X-Session-ID"},
     {"verify_length", OPT_ENUM, AT(verify_length), .choices = verifies, .def = "on",
      .help = "output length against what was asked: on = counted in the details, fail = the "
              "request fails"},
@@ -323,7 +318,7 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
                  : args->workload && args->workload->has_model ? args->workload->model.vocab
                                                                : 0,
     };
-    const struct talk_options talk = {o->answers, o->salt, o->history_bytes};
+    const struct talk_options talk = {o->salt, o->history_bytes};
     talk_init(&h->talk, &talk);
     if ((rc = body_template_init(&h->body, &body, e)) ||
         (rc =

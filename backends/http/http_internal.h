@@ -30,7 +30,7 @@ struct http_options {
     double temperature;
     int64_t retries, retry_backoff_ns, retry_backoff_max_ns, cancel_tokens;
     double cancel_fraction;
-    int answers, salt;
+    int salt;
     const char *session_header;
     int64_t history_bytes;
 };

@@ -8,14 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* text: chat: messages separated by commas; a flat prompt: the inside of its JSON string. */
+/* text: messages separated by commas. */
 struct talk_branch {
     uint64_t session; /* REQUEST_NO_SESSION = an empty place */
     uint32_t branch;
     uint32_t isl; /* of the turn in flight or the last one */
     uint64_t content_seed;
     struct buf text;
-    bool chat, live;
 };
 
 void talk_init(struct talk *t, const struct talk_options *o) {
@@ -226,20 +225,6 @@ static void put_flat(struct buf *out, const struct body_template *b, const struc
     buf_putc(out, ids ? ']' : '"');
 }
 
-/* A flat prompt with the server's own answers in it. */
-static void put_flat_history(struct buf *out, struct talk_branch *k, const struct request *r,
-                             uint64_t salt) {
-    uint32_t from = k->text.n ? r->shared : 0;
-    if (from)
-        buf_putc(&k->text, ' ');
-    body_put_words(r, 0, from, r->isl, &k->text);
-    buf_putc(out, '"');
-    if (salt)
-        buf_printf(out, "[salt: %016" PRIx64 "]\\n\\n", salt);
-    buf_put(out, k->text.p, k->text.n);
-    buf_putc(out, '"');
-}
-
 static void put_messages(struct buf *out, const struct talk *t, struct talk_branch *k,
                          const struct request *r) {
     buf_putc(out, '[');
@@ -273,24 +258,19 @@ static void put_messages(struct buf *out, const struct talk *t, struct talk_bran
 int talk_body(struct talk *t, const struct body_template *b, const struct request *r,
               struct buf *out, struct err *e) {
     struct talk_branch *k = NULL;
-    bool live = t->o.answers == TALK_LIVE;
-    bool kept = r->session != REQUEST_NO_SESSION && (live || (b->chat && !r->talk));
+    bool kept = b->chat && !r->talk && r->session != REQUEST_NO_SESSION && r->turns > 1;
     int64_t before = 0;
-    if (kept && (live || r->turns > 1)) {
+    if (kept) {
         int rc = find_or_add(t, r, &k, e);
         if (rc)
             return rc;
         before = (int64_t)k->text.n;
         k->isl = r->isl;
         k->content_seed = r->content_seed;
-        k->chat = b->chat;
-        k->live = live;
     }
     body_begin(b, out);
     if (b->chat)
         put_messages(out, t, k, r);
-    else if (k)
-        put_flat_history(out, k, r, salt_of(t, r));
     else
         put_flat(out, b, r, salt_of(t, r));
     if (r->talk && r->talk->tools) {
@@ -311,8 +291,7 @@ int talk_body(struct talk *t, const struct body_template *b, const struct reques
     return body_end(b, r->osl, out, e);
 }
 
-void talk_answered(struct talk *t, uint64_t session, uint32_t branch, bool over, uint32_t tokens,
-                   const char *text, size_t text_bytes) {
+void talk_answered(struct talk *t, uint64_t session, uint32_t branch, bool over, uint32_t tokens) {
     if (session == REQUEST_NO_SESSION || t->n == 0)
         return;
     size_t i = place(t, session, branch);
@@ -324,14 +303,10 @@ void talk_answered(struct talk *t, uint64_t session, uint32_t branch, bool over,
         return;
     }
     size_t before = k->text.n;
-    buf_puts(&k->text, k->chat ? ",{\"role\":\"assistant\",\"content\":\"" : "");
-    if (k->live) {
-        buf_put(&k->text, text, text_bytes);
-    } else {
-        const struct request r = {.content_seed = k->content_seed};
-        body_put_words(&r, 0, k->isl, k->isl + tokens, &k->text);
-    }
-    buf_puts(&k->text, k->chat ? "\"}" : "");
+    const struct request r = {.content_seed = k->content_seed};
+    buf_puts(&k->text, ",{\"role\":\"assistant\",\"content\":\"");
+    body_put_words(&r, 0, k->isl, k->isl + tokens, &k->text);
+    buf_puts(&k->text, "\"}");
     t->bytes += (int64_t)(k->text.n - before);
 }
 

@@ -1,6 +1,8 @@
 /* Conversations: what a turn's prompt is made of when earlier turns and answers belong to it.
  *
- * A chat endpoint gets a growing array of messages; which answers stand in it is an option. The history
+ * A chat endpoint gets a growing array of messages. A trace's conversations are sent as recorded, their
+ * recorded answers included; in synthetic ones an answer is seeded words, as many as tokens were
+ * answered, at the same positions as in a flat prompt. The history
  * of a session's branch is kept as the JSON text that goes on the wire, so that its bytes never change
  * once sent (a prefix cache would miss), and freed with the last turn or the first failure. */
 #ifndef BACKENDS_HTTP_TALK_H
@@ -15,19 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum talk_answers {
-    TALK_SYNTHETIC, /* seeded words, as many as tokens were answered */
-    TALK_RECORDED,  /* the trace's; synthetic where it has none */
-    TALK_LIVE,      /* the text that the server sent */
-};
 /* What is made different, so that prefix caches miss between: nothing, all requests, all sessions. Text
  * gets "[salt: xxxx]" in front of its first message (xxxx: hex), token ids become others. Recorded
  * sessions are salted as MLPerf Endpoints does: the play before, the conversation behind. */
 enum talk_salt { TALK_SALT_OFF, TALK_SALT_REQUEST, TALK_SALT_SESSION };
 
 struct talk_options {
-    int answers; /* enum talk_answers */
-    int salt;    /* enum talk_salt */
+    int salt; /* enum talk_salt */
     int64_t history_max_bytes;
 };
 
@@ -46,10 +42,9 @@ void talk_release(struct talk *t);
 int talk_body(struct talk *t, const struct body_template *b, const struct request *r,
               struct buf *out, struct err *e) MUST_USE;
 
-/* The turn in flight of a branch ended with `tokens` output tokens. text: the answer as raw bytes of the
- * inside of a JSON string (TALK_LIVE; else ignored). over: nothing follows (last turn, failure). */
-void talk_answered(struct talk *t, uint64_t session, uint32_t branch, bool over, uint32_t tokens,
-                   const char *text, size_t text_bytes);
+/* The turn in flight of a branch ended with `tokens` output tokens. over: nothing follows (last turn,
+ * failure). */
+void talk_answered(struct talk *t, uint64_t session, uint32_t branch, bool over, uint32_t tokens);
 
 /* Value of a session header, NUL-terminated; "" outside sessions. */
 void talk_session_name(const struct request *r, char *out, size_t out_bytes);

@@ -1,0 +1,180 @@
+/* Conversations: arrays of messages that grow without changing what was sent, histories that are freed,
+ * salts. Salt vectors: hashlib.blake2b(…, digest_size=2) of Python 3.11. */
+#include "backends/http/talk.h"
+
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <jansson.h>
+#include <string.h>
+
+static struct body_template chat, flat;
+
+static void templates(void) {
+    struct err e;
+    struct body_options o = {.chat = true, .model = "m", .max_tokens_field = "max_tokens"};
+    cr_assert(zero(int, body_template_init(&chat, &o, &e)));
+    o.chat = false;
+    o.text = true;
+    cr_assert(zero(int, body_template_init(&flat, &o, &e)));
+}
+
+static void no_templates(void) {
+    body_template_release(&chat);
+    body_template_release(&flat);
+}
+
+TestSuite(backends_http_talk, .init = templates, .fini = no_templates);
+
+static json_t *send(struct talk *t, const struct body_template *b, const struct request *r) {
+    struct buf out;
+    struct err e;
+    buf_init(&out, BODY_MAX_BYTES);
+    cr_assert(zero(int, talk_body(t, b, r, &out, &e)), "%s", e.text);
+    json_t *root = json_loadb(out.p, out.n, JSON_REJECT_DUPLICATES, NULL);
+    cr_assert(ne(ptr, root, NULL), "%.300s", out.p);
+    buf_release(&out);
+    return root;
+}
+
+static const char *at(json_t *root, size_t i, const char *member) {
+    return json_string_value(
+        json_object_get(json_array_get(json_object_get(root, "messages"), i), member));
+}
+
+static size_t words(const char *text) {
+    size_t n = 1;
+    for (; *text; text++)
+        n += *text == ' ';
+    return n;
+}
+
+Test(backends_http_talk, a_session_grows_by_question_and_answer) {
+    struct talk t;
+    talk_init(&t, &(struct talk_options){.history_max_bytes = 1 << 20});
+    struct request r = {.session = 7, .turns = 3, .isl = 10, .osl = 4, .content_seed = 3};
+    json_t *first = send(&t, &chat, &r);
+    cr_assert(eq(sz, json_array_size(json_object_get(first, "messages")), 1));
+    cr_assert(eq(sz, words(at(first, 0, "content")), 10));
+    talk_answered(&t, 7, 0, false, 4);
+    r.shared = 14;
+    r.isl = 20;
+    r.turn = 1;
+    json_t *second = send(&t, &chat, &r);
+    cr_assert(eq(sz, json_array_size(json_object_get(second, "messages")), 3));
+    cr_assert(eq(str, (char *)at(first, 0, "content"), (char *)at(second, 0, "content")));
+    cr_assert(eq(str, (char *)at(second, 1, "role"), "assistant"));
+    cr_assert(eq(sz, words(at(second, 1, "content")), 4));
+    cr_assert(eq(sz, words(at(second, 2, "content")), 6));
+
+    /* the same words as a flat prompt */
+    json_t *whole = send(&t, &flat, &r);
+    char joined[2048];
+    snprintf(joined, sizeof joined, "%s %s %s", at(second, 0, "content"), at(second, 1, "content"),
+             at(second, 2, "content"));
+    cr_assert(eq(str, joined, (char *)json_string_value(json_object_get(whole, "prompt"))));
+
+    talk_answered(&t, 7, 0, true, 4);
+    cr_assert(eq(sz, t.n, 0));
+    cr_assert(eq(i64, t.bytes, 0));
+    json_decref(first);
+    json_decref(second);
+    json_decref(whole);
+    talk_release(&t);
+}
+
+Test(backends_http_talk, many_sessions_are_kept_apart_and_freed) {
+    struct talk t;
+    talk_init(&t, &(struct talk_options){.history_max_bytes = 1 << 24});
+    for (uint64_t s = 0; s < 1000; s++) {
+        struct request r = {.session = s, .turns = 2, .isl = 5, .osl = 2, .content_seed = s + 1};
+        json_decref(send(&t, &chat, &r));
+        talk_answered(&t, s, 0, false, 2);
+    }
+    cr_assert(eq(sz, t.n, 1000));
+    for (uint64_t i = 0; i < 1000; i++) {
+        uint64_t s = i * 7 % 1000;
+        struct request r = {.session = s, .turns = 2, .turn = 1, .isl = 9, .osl = 2, .shared = 7,
+                            .content_seed = s + 1};
+        json_t *root = send(&t, &chat, &r);
+        char *got = (char *)at(root, 0, "content");
+        cr_assert(eq(int, memcmp(got, body_word(s + 1, 0), strlen(body_word(s + 1, 0))), 0));
+        cr_assert(eq(sz, json_array_size(json_object_get(root, "messages")), 3));
+        json_decref(root);
+        talk_answered(&t, s, 0, true, 2);
+    }
+    cr_assert(eq(sz, t.n, 0));
+    cr_assert(eq(i64, t.bytes, 0));
+    talk_release(&t);
+}
+
+Test(backends_http_talk, histories_beyond_the_limit_are_an_error) {
+    struct talk t;
+    struct err e;
+    struct buf out;
+    talk_init(&t, &(struct talk_options){.history_max_bytes = 1000});
+    buf_init(&out, BODY_MAX_BYTES);
+    struct request r = {.session = 1, .turns = 2, .isl = 4000, .osl = 2};
+    cr_assert(eq(int, talk_body(&t, &chat, &r, &out, &e), ASSAY_EENV));
+    cr_assert(ne(ptr, strstr(e.text, "history"), NULL), "%s", e.text);
+    buf_release(&out);
+    talk_release(&t);
+}
+
+Test(backends_http_talk, salts_differ_by_what_they_are_for) {
+    struct talk t;
+    talk_init(&t, &(struct talk_options){.salt = TALK_SALT_REQUEST, .history_max_bytes = 1 << 20});
+    struct request r = {.session = REQUEST_NO_SESSION, .turns = 1, .isl = 3, .osl = 1};
+    json_t *a = send(&t, &chat, &r), *b = send(&t, &flat, &r);
+    cr_assert(eq(int, strncmp(at(a, 0, "content"), "[salt: ", 7), 0));
+    const char *prompt = json_string_value(json_object_get(b, "prompt"));
+    cr_assert(eq(int, strncmp(prompt, at(a, 0, "content"), 27), 0));
+    r.id = 1;
+    json_t *c = send(&t, &chat, &r);
+    cr_assert(ne(int, strncmp(at(c, 0, "content"), at(a, 0, "content"), 24), 0));
+    json_decref(a);
+    json_decref(b);
+    json_decref(c);
+    talk_release(&t);
+
+    talk_init(&t, &(struct talk_options){.salt = TALK_SALT_SESSION, .history_max_bytes = 1 << 20});
+    static const char messages[] = "{\"role\":\"system\",\"content\":\"be \\\"brief\\\"\"},"
+                                   "{\"role\":\"user\",\"content\":\"hi\"}";
+    struct request_talk talk = {.messages = messages, .messages_bytes = strlen(messages),
+                                .conversation = "c1", .play = 1};
+    r.talk = &talk;
+    r.session = 0;
+    json_t *d = send(&t, &chat, &r);
+    cr_assert(eq(str, (char *)at(d, 0, "content"),
+                 "[salt: 4461]\n\nbe \"brief\"\n\n[salt: 6d82]"));
+    json_decref(d);
+    talk_release(&t);
+    cr_assert(eq(int, talk_blake2b_16("2", 1), 0xba75));
+}
+
+Test(backends_http_talk, equal_blocks_are_equal_tokens_and_the_common_part_is_everyones) {
+    static const uint64_t one[] = {5, 6}, two[] = {5, 7};
+    struct request a = {.isl = 20, .content_seed = 1, .nblocks = 2, .block_tokens = 8,
+                        .blocks = one};
+    struct request b = a;
+    b.blocks = two;
+    b.content_seed = 2;
+    struct buf x, y;
+    buf_init(&x, 1000);
+    buf_init(&y, 1000);
+    body_put_words(&a, 0, 0, 8, &x);
+    body_put_words(&b, 0, 0, 8, &y);
+    cr_assert(eq(sz, x.n, y.n));
+    cr_assert(eq(int, memcmp(x.p, y.p, x.n), 0));
+    body_put_words(&a, 0, 8, 20, &x);
+    body_put_words(&b, 0, 8, 20, &y);
+    cr_assert(x.n != y.n || memcmp(x.p, y.p, x.n));
+    buf_clear(&x);
+    buf_clear(&y);
+    a.common = b.common = 6;
+    a.blocks = b.blocks = NULL;
+    body_put_words(&a, 0, 0, 6, &x);
+    body_put_words(&b, 0, 0, 6, &y);
+    cr_assert(x.n == y.n && !memcmp(x.p, y.p, x.n));
+    buf_release(&x);
+    buf_release(&y);
+}
