@@ -80,62 +80,53 @@ static bool composes(enum norm_form form) {
     return form == NORM_NFC || form == NORM_NFKC;
 }
 
+/* Whether c is what its decomposition composes to: singletons and excluded composites are not. */
+static bool primary(uint32_t c, int32_t *full, int *n) {
+    int32_t d[DECOMPOSED_MAX];
+    if ((c >= S_BASE && c < S_BASE + S_COUNT) || (*n = decompose(c, false, full)) < 2)
+        return false;
+    memcpy(d, full, (size_t)*n * sizeof *d);
+    return utf8proc_normalize_utf32(d, *n, UTF8PROC_COMPOSE | UTF8PROC_STABLE) == 1 &&
+           d[0] == (int32_t)c;
+}
+
+/* Enters the pair that makes c, once the composite of its leading part is known. */
+static bool put_pair(struct norm *m, uint32_t c, const int32_t *full, int n) {
+    uint32_t b = (uint32_t)full[n - 1], a = (uint32_t)full[0];
+    for (int i = 1; i < n - 1 && a; i++)
+        a = compose(m, a, (uint32_t)full[i]);
+    if (!a || compose(m, a, b))
+        return false;
+    size_t slot = pair_slot(a, b);
+    while (m->pairs[slot].to)
+        slot = (slot + 1) & (PAIR_SLOTS - 1);
+    m->pairs[slot].a = a, m->pairs[slot].b = b, m->pairs[slot].to = c;
+    return true;
+}
+
 struct norm *norm_new(enum norm_form form) {
     struct norm *m = calloc(1, sizeof *m);
-    if (!m)
-        return NULL;
-    m->form = form;
-    bool compat = form == NORM_NFKC || form == NORM_NFKD;
     uint8_t *second = calloc(UNICODE_END / 8, 1); /* may compose with what is before */
-    if (!second) {
+    if (!m || !second) {
         free(m);
+        free(second);
         return NULL;
     }
-    for (uint32_t c = 0; c < UNICODE_END; c++) {
-        const utf8proc_property_t *p = utf8proc_get_property((int32_t)c);
-        m->ccc[c] = is_young(c) ? 0 : (uint8_t)p->combining_class;
-        if (p->decomp_seqindex == UINT16_MAX || p->decomp_type || p->comp_exclusion ||
-            is_young(c) || (c >= S_BASE && c < S_BASE + S_COUNT))
-            continue;
-        /* the first level of the decomposition: the pair whose parts decompose to the whole */
-        int32_t full[DECOMPOSED_MAX];
-        int n = decompose(c, false, full);
-        if (n < 2)
-            continue;
-        /* every composite's last part is one code point that does not decompose */
-        uint32_t b = (uint32_t)full[n - 1], a = (uint32_t)full[0];
-        for (int i = 1; i < n - 1 && a; i++)
-            a = compose(m, a, (uint32_t)full[i]);
-        if (!a) { /* the longer half comes later in code point order: seen in a second pass */
-            continue;
-        }
-        size_t slot = pair_slot(a, b);
-        while (m->pairs[slot].to)
-            slot = (slot + 1) & (PAIR_SLOTS - 1);
-        m->pairs[slot].a = a, m->pairs[slot].b = b, m->pairs[slot].to = c;
-        second[b / 8] |= (uint8_t)(1 << b % 8);
-    }
-    for (int pass = 0; pass < 2; pass++)
+    m->form = form;
+    for (uint32_t c = 0; c < UNICODE_END; c++)
+        m->ccc[c] = is_young(c) ? 0 : (uint8_t)utf8proc_get_property((int32_t)c)->combining_class;
+    for (bool more = true; more;) { /* a composite's leading part may come later in the table */
+        more = false;
         for (uint32_t c = 0; c < 0x20000; c++) {
-            const utf8proc_property_t *p = utf8proc_get_property((int32_t)c);
-            if (p->decomp_seqindex == UINT16_MAX || p->decomp_type || p->comp_exclusion ||
-                is_young(c) || (c >= S_BASE && c < S_BASE + S_COUNT))
-                continue;
             int32_t full[DECOMPOSED_MAX];
-            int n = decompose(c, false, full);
-            if (n < 3)
-                continue;
-            uint32_t b = (uint32_t)full[n - 1], a = (uint32_t)full[0];
-            for (int i = 1; i < n - 1 && a; i++)
-                a = compose(m, a, (uint32_t)full[i]);
-            if (!a || compose(m, a, b))
-                continue;
-            size_t slot = pair_slot(a, b);
-            while (m->pairs[slot].to)
-                slot = (slot + 1) & (PAIR_SLOTS - 1);
-            m->pairs[slot].a = a, m->pairs[slot].b = b, m->pairs[slot].to = c;
-            second[b / 8] |= (uint8_t)(1 << b % 8);
+            int n;
+            if (primary(c, full, &n) && put_pair(m, c, full, n)) {
+                second[full[n - 1] / 8] |= (uint8_t)(1 << full[n - 1] % 8);
+                more = true;
+            }
         }
+    }
+    bool compat = form == NORM_NFKC || form == NORM_NFKD;
     for (uint32_t c = 0; c < UNICODE_END; c++) {
         int32_t d[DECOMPOSED_MAX];
         int n = decompose(c, compat, d);
