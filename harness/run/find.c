@@ -289,7 +289,7 @@ static int search(struct search *s, double start, double from, double to, struct
         lo = x;
         if (x >= to)
             return 0;
-        x = round_load(s->f, fmin(2 * x, to));
+        x = 2 * x < to ? round_load(s->f, 2 * x) : to;
         rc = probe(s, x, &v, e);
         hi = x;
     }
@@ -298,7 +298,7 @@ static int search(struct search *s, double start, double from, double to, struct
     while (!rc && !lo) { /* down to one that does */
         if (x <= from)
             return 0;
-        x = round_load(s->f, fmax(x / 2, from));
+        x = x / 2 > from ? round_load(s->f, x / 2) : from;
         if (!(rc = probe(s, x, &v, e)))
             *(v == FIND_PASS ? &lo : &hi) = x;
     }
@@ -312,7 +312,7 @@ static int search(struct search *s, double start, double from, double to, struct
         if (s->f->probe[i].verdict == FIND_FAIL)
             above = s->f->probe[i].load;
     for (x = below; !rc && !above && x < to;) {
-        x = round_load(s->f, fmin(2 * x, to));
+        x = 2 * x < to ? round_load(s->f, 2 * x) : to;
         if ((rc = probe(s, x, &v, e)))
             return rc;
         *(v == FIND_FAIL ? &above : &below) = x;
