@@ -129,6 +129,15 @@ const struct named_query named_queries[] = {
      " SELECT class, workload, model, system, chips, tokens_per_s_per_user, best AS output_tokens_per_s_per_chip, " LOAD ","
      " ttft_p99_ms, tpot_p99_ms, " PROOF OF_BEST "ORDER BY workload, class, system, tokens_per_s_per_user"},
 
+    {"power", "energy over the measured window and per output token, least first",
+     {P_WORKLOAD, P_CLASS, P_CHIP},
+     "WITH j AS (SELECT run_id, CAST(payload AS TEXT)->'$.predicate.power' AS v FROM envelope)"
+     " SELECT class, workload, model, system, chips, " LOAD ", v->>'$.joules_per_output_token' AS joules_per_output_token,"
+     " v->>'$.mean_power_w' AS mean_power_w, v->>'$.energy_j' AS energy_j, json_array_length(v,'$.devices') AS devices,"
+     " v->>'$.coverage' AS coverage, output_tokens_per_s, " PROOF
+     " FROM j JOIN v_point USING(run_id) WHERE v IS NOT NULL AND " ANY("workload") " AND " ANY("class") " AND " ANY("chip")
+     " ORDER BY workload, joules_per_output_token IS NULL, joules_per_output_token"},
+
     {"prices", "the prices on file, newest first",
      {P_CHIP},
      "SELECT chip, basis, valid_from, usd_per_chip_hour, source FROM price WHERE " ANY("chip")

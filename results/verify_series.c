@@ -1,6 +1,7 @@
 /* What was read beside the run: the stored series have the digest that was signed, and the server's
  * figures follow from them and from the event log. */
 #include "harness/measure/server.h"
+#include "harness/measure/telemetry.h"
 #include "results/jcs.h"
 #include "results/record.h"
 #include "results/verify_internal.h"
@@ -34,6 +35,26 @@ static double mean_of(const json_t *predicate, const char *name) {
     return 0;
 }
 
+static void check_power(struct series_log *l, int64_t begin_ns, int64_t end_ns,
+                        const struct signed_record *rec, struct report *r) {
+    const json_t *theirs = json_object_get(rec->predicate, "power");
+    int64_t tokens = 0, chips = 0, gap_ns = 0;
+    struct err why = {0};
+    json_t *mine = NULL;
+    integer_at(rec->predicate, "counts.outputTokens", &tokens);
+    integer_at(rec->predicate, "facts.chips", &chips);
+    integer_at(theirs, "gap_limit_ns", &gap_ns);
+    if (power_report(l, begin_ns, end_ns, tokens, chips, gap_ns, &mine, &why)) {
+        report_error(r, "power", VERIFY_MISMATCH, &why);
+    } else if (mine || theirs) {
+        bool same = mine && theirs && same_part(mine, theirs, &why);
+        report_check(r, "power", same, VERIFY_MISMATCH,
+                     same ? "the energy follows from the devices' readings"
+                          : "the energy as signed does not follow from the devices' readings");
+    }
+    json_decref(mine);
+}
+
 static void check_server(struct store *s, int64_t run_id, struct series_log *l,
                          const struct signed_record *rec, struct report *r) {
     const json_t *theirs = json_object_get(rec->predicate, "server");
@@ -63,6 +84,7 @@ static void check_server(struct store *s, int64_t run_id, struct series_log *l,
                           : "the server's figures as signed do not follow from its series");
     }
     json_decref(mine);
+    check_power(l, c.totals.window_begin_ns, window, rec, r);
 }
 
 /* Whether an earlier check has passed: what follows from a changed log says nothing. */

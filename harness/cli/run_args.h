@@ -9,8 +9,9 @@
 struct run_args {
     struct common c;
     const char *backend, *key, *system, *campaign, *rules;
-    struct strings backend_options, scrape;
-    int64_t threads, grace_ns, scrape_interval_ns;
+    const char *telemetry_tz;
+    struct strings backend_options, scrape, telemetry;
+    int64_t threads, grace_ns, scrape_interval_ns, telemetry_gap_ns;
     bool dry_run;
 };
 

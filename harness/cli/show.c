@@ -192,10 +192,7 @@ static int show_server(const json_t *statement, const char *uuid, bool json, str
         putchar('\n');
         out_tree(server, 0, stdout);
     }
-    if (power) {
-        puts("\npower");
-        out_tree(power, 2, stdout);
-    }
+    summary_power(power, arena, stdout);
     return 0;
 }
 

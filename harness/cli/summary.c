@@ -270,6 +270,7 @@ void summary_print(const json_t *summary, const char *store, struct arena *a, FI
     bottleneck(summary, out);
     client(summary, out);
     summary_server(json_object_get(summary, "server"), a, out);
+    summary_power(json_object_get(summary, "power"), a, out);
     verdicts(summary, a, out);
     warnings(summary, out);
     const char *digest = text_at(summary, "record_sha256", NULL),

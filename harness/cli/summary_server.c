@@ -65,3 +65,45 @@ void summary_server(const json_t *server, struct arena *a, FILE *out) {
         table_print(&t, out, 0);
     }
 }
+
+static void power_cell(struct table *t, const json_t *o, const char *name, const char *unit) {
+    char text[FMT_BYTES + 8], number[FMT_BYTES];
+    const json_t *v = json_object_get(o, name);
+    if (!json_is_number(v))
+        *text = '\0';
+    else
+        snprintf(text, sizeof text, "%s%s", fmt_number(number, json_number_value(v)), unit);
+    table_cell(t, text);
+}
+
+static void power_row(struct table *t, const char *label, const json_t *o) {
+    char text[FMT_BYTES];
+    table_cell(t, label);
+    power_cell(t, o, "mean_power_w", " W");
+    power_cell(t, o, "max_power_w", " W");
+    power_cell(t, o, "energy_j", " J");
+    const json_t *busy = json_object_get(o, "mean_utilization");
+    table_cell(t, json_is_number(busy) ? fmt_percent(text, json_number_value(busy)) : "");
+    table_cell(t, fmt_percent(text, json_number_value(json_object_get(o, "coverage"))));
+}
+
+void summary_power(const json_t *power, struct arena *a, FILE *out) {
+    static const char *const headings[] = {"power", "mean", "max", "energy", "busy", "covered"};
+    struct table t;
+    size_t i;
+    json_t *d;
+    char text[FMT_BYTES];
+    if (!json_is_object(power))
+        return;
+    table_init(&t, a, "lrrrrr", headings);
+    json_array_foreach(json_object_get(power, "devices"), i, d) {
+        const char *name = json_string_value(json_object_get(d, "device"));
+        power_row(&t, name ? name : "?", d);
+    }
+    power_row(&t, "together", power);
+    putc('\n', out);
+    table_print(&t, out, 0);
+    const json_t *joules = json_object_get(power, "joules_per_output_token");
+    if (json_is_number(joules))
+        fprintf(out, "%s J per output token\n", fmt_number(text, json_number_value(joules)));
+}

@@ -9,5 +9,7 @@
 
 /* What the server says, beside what the client says; nothing when server is NULL. */
 void summary_server(const json_t *server, struct arena *a, FILE *out);
+/* Energy, a line a device; nothing when power is NULL. */
+void summary_power(const json_t *power, struct arena *a, FILE *out);
 
 #endif

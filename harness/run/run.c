@@ -189,6 +189,7 @@ static int close_run(struct store *s, const struct secret_key *key, const struct
         .observed = x->observed,
         .bottleneck = x->bottleneck,
         .server = beside->server,
+        .power = beside->power,
         .series_digest = beside->any ? beside->digest : NULL,
         .workload = p->workload,
     };

@@ -24,6 +24,10 @@ struct run_options {
     const char *const *scrape;         /* "off", "auto", or URLs of /metrics; none = auto */
     int nscrape;
     int64_t scrape_interval_ns;        /* 0 = 1 s */
+    const char *const *telemetry;      /* CSV files that other tools write during the run */
+    int ntelemetry;
+    const char *telemetry_tz;          /* telemetry_zone_parse's; NULL = local */
+    int64_t telemetry_gap_ns;          /* readings further apart leave a hole; 0 = 5 s */
     int64_t threads;                   /* >= 1 */
     int64_t grace_ns;                  /* real clocks: how long in-flight requests may drain */
     /* progress: called at most every 100 ms of wall time; NULL = none */

@@ -162,7 +162,7 @@ Test(results_query, the_questions_are_in_order_and_all_answer) {
         }
         json_t *rows = rows_of(ask_text(q->name, args, nargs, QUERY_JSON));
         bool figures = strcmp(q->name, "prices") && strcmp(q->name, "campaigns") && strcmp(q->name, "training") &&
-                       strcmp(q->name, "wide-intervals");
+                       strcmp(q->name, "wide-intervals") && strcmp(q->name, "power"); /* no device was read */
         if (figures) {
             cr_assert(json_array_size(rows) > 0, "%s has no answer", q->name);
             str(rows, 0, "class"); /* every figure says what stands behind it */
