@@ -205,14 +205,15 @@ int body_build(const struct body_template *t, const struct request *r, struct bu
                struct err *e) {
     bool ids = t->ids && !r->text;
     body_begin(t, out);
-    buf_puts(out, ids ? "[" : t->chat ? "[{\"role\":\"user\",\"content\":\"" : "\"");
+    bool messages = t->protocol->messages;
+    buf_puts(out, ids ? "[" : messages ? "[{\"role\":\"user\",\"content\":\"" : "\"");
     if (r->text)
         body_put_escaped(out, r->text);
     else if (t->ids)
         body_put_ids(t, r, 0, 0, r->isl, out);
     else
         body_put_words(r, 0, 0, r->isl, out);
-    buf_puts(out, ids ? "]" : t->chat ? "\"}]" : "\"");
+    buf_puts(out, ids ? "]" : messages ? "\"}]" : "\"");
     return body_end(t, r->osl, out, e);
 }
 
@@ -258,8 +259,10 @@ out:
 }
 
 int body_template_init(struct body_template *t, const struct body_options *o, struct err *e) {
-    *t = (struct body_template){
-        .chat = o->chat, .ids = !o->chat && !o->text, .min_tokens = o->min_tokens};
+    const struct protocol *p = o->protocol;
+    *t = (struct body_template){.protocol = p,
+                                .ids = !p->messages && !o->text,
+                                .min_tokens = o->fields & FIELD_MIN_TOKENS};
     struct buf head, middle, minimum, tail;
     struct buf *all[] = {&head, &middle, &minimum, &tail};
     for (size_t i = 0; i < 4; i++)
@@ -277,20 +280,20 @@ int body_template_init(struct body_template *t, const struct body_options *o, st
 
     buf_puts(&head, "{\"model\":");
     body_put_json_string(&head, o->model);
-    buf_puts(&head, o->chat ? ",\"messages\":" : ",\"prompt\":");
+    buf_printf(&head, ",\"%s\":", p->prompt_key);
     buf_putc(&middle, ',');
-    body_put_json_string(&middle, o->max_tokens_field);
+    body_put_json_string(&middle, o->max_tokens_key ? o->max_tokens_key : p->max_tokens_key);
     buf_putc(&middle, ':');
     buf_puts(&minimum, ",\"min_tokens\":");
-    if (o->ignore_eos)
+    if (o->fields & FIELD_IGNORE_EOS)
         buf_puts(&tail, ",\"ignore_eos\":true");
     if (o->temperature >= 0)
         buf_printf(&tail, ",\"temperature\":%.6g", o->temperature);
     buf_puts(&tail, o->stream ? ",\"stream\":true" : ",\"stream\":false");
-    if (o->stream && (o->include_usage || o->continuous_usage))
+    if (o->stream && o->fields & (FIELD_INCLUDE_USAGE | FIELD_CONTINUOUS_USAGE))
         buf_printf(&tail, ",\"stream_options\":{\"include_usage\":true%s}",
-                   o->continuous_usage ? ",\"continuous_usage_stats\":true" : "");
-    if (o->return_token_ids)
+                   o->fields & FIELD_CONTINUOUS_USAGE ? ",\"continuous_usage_stats\":true" : "");
+    if (o->fields & FIELD_RETURN_TOKEN_IDS)
         buf_puts(&tail, ",\"return_token_ids\":true");
     if (o->extra && (rc = put_extra(&tail, o, e)))
         goto out;

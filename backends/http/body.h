@@ -5,6 +5,7 @@
 #ifndef BACKENDS_HTTP_BODY_H
 #define BACKENDS_HTTP_BODY_H
 
+#include "backends/http/protocol.h"
 #include "harness/core/buf.h"
 #include "harness/core/err.h"
 #include "workloads/plan.h"
@@ -15,20 +16,22 @@
 enum { BODY_MAX_BYTES = 256 * 1024 * 1024 };
 
 struct body_options {
-    bool chat;         /* messages instead of prompt */
-    bool text;         /* completions: words instead of token ids */
+    const struct protocol *protocol;
+    bool text;         /* no array of messages: words instead of token ids */
     const char *model; /* served name */
-    const char *max_tokens_field;
-    bool min_tokens, ignore_eos, stream, include_usage, continuous_usage, return_token_ids;
+    const char *max_tokens_key; /* NULL = the protocol's */
+    unsigned fields;            /* enum request_field: the optional ones to send */
+    bool stream;
     double temperature; /* < 0: not sent */
     const char *extra;  /* a JSON object whose members are added; NULL = none */
     int64_t vocab;      /* of the model; 0 = unknown */
 };
 
 struct body_template {
-    bool chat, ids, min_tokens;
-    char *head, *middle, *minimum, *tail; /* head PROMPT middle OSL [minimum OSL] tail; chat: PROMPT is
-                                             the array of messages */
+    const struct protocol *protocol;
+    bool ids, min_tokens;
+    char *head, *middle, *minimum, *tail; /* head PROMPT middle OSL [minimum OSL] tail; PROMPT may be
+                                             an array of messages */
     size_t head_bytes, middle_bytes, minimum_bytes, tail_bytes;
     uint32_t id_low, id_count; /* token ids are drawn from [id_low, id_low + id_count) */
 };

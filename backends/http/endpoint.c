@@ -25,19 +25,17 @@ static void drop_trailing_slashes(char *path) {
 }
 
 /* base path -> path of the API and of the model list */
-static void complete_path(const char *base, bool chat, struct buf *api, struct buf *models) {
-    const char *tail = chat ? "/chat/completions" : "/completions";
-    if (ends_with(base, "/completions")) {
-        size_t n = strlen(base) - strlen("/completions");
-        if (n >= 5 && !memcmp(base + n - 5, "/chat", 5))
-            n -= 5;
+static void complete_path(const char *base, const struct protocol *protocol, struct buf *api,
+                          struct buf *models) {
+    const struct protocol *whole = protocol_of_path(base);
+    if (whole) {
         buf_puts(api, base);
-        buf_put(models, base, n);
+        buf_put(models, base, strlen(base) - strlen(whole->path));
         buf_puts(models, "/models");
         return;
     }
     const char *version = ends_with(base, "/v1") ? "" : "/v1";
-    buf_printf(api, "%s%s%s", base, version, tail);
+    buf_printf(api, "%s%s%s", base, version, protocol->path);
     buf_printf(models, "%s%s/models", base, version);
 }
 
@@ -87,8 +85,8 @@ static int resolve_host(struct endpoint *ep, struct curl_slist **resolved, struc
     return rc;
 }
 
-int endpoint_resolve(struct endpoint *ep, const char *url, bool chat, bool unix_socket,
-                     struct curl_slist **resolved, struct err *e) {
+int endpoint_resolve(struct endpoint *ep, const char *url, const struct protocol *protocol,
+                     bool unix_socket, struct curl_slist **resolved, struct err *e) {
     CURLU *u = curl_url();
     char *scheme = NULL, *host = NULL, *port = NULL, *path = NULL, *user = NULL;
     struct buf api, models;
@@ -131,7 +129,7 @@ int endpoint_resolve(struct endpoint *ep, const char *url, bool chat, bool unix_
     snprintf(ep->port, sizeof ep->port, "%s", port);
     curl_url_set(u, CURLUPART_FRAGMENT, NULL, 0);
     drop_trailing_slashes(path);
-    complete_path(path, chat, &api, &models);
+    complete_path(path, protocol, &api, &models);
     if ((rc = buf_check(&api, "the URL", e)) || (rc = buf_check(&models, "the URL", e)) ||
         (rc = set_path(u, api.p, &ep->url, e)) || (rc = set_path(u, models.p, &ep->models_url, e)))
         goto out;

@@ -8,6 +8,7 @@
 #include <curl/curl.h>
 
 struct http;
+struct protocol;
 
 enum { HTTP_VERSIONS = 4 }; /* rows of the table of versions in route.c */
 
@@ -35,10 +36,10 @@ struct endpoint {
 };
 
 /* Splits and completes the URL; resolves the host. `http://host:port` and `…/v1` are completed to
- * the API's path; a path that ends in `/completions` is taken as it is. host:port:addresses is added to
+ * the API's path; one that ends in the path of an API is taken as it is. host:port:addresses is added to
  * *resolved, for CURLOPT_RESOLVE, unless the host is literal. ASSAY_EUSAGE, ASSAY_EENV. */
-int endpoint_resolve(struct endpoint *ep, const char *url, bool chat, bool unix_socket,
-                     struct curl_slist **resolved, struct err *e) MUST_USE;
+int endpoint_resolve(struct endpoint *ep, const char *url, const struct protocol *protocol,
+                     bool unix_socket, struct curl_slist **resolved, struct err *e) MUST_USE;
 
 /* Asks GET models. ASSAY_EENV when it cannot be reached, does not answer, refuses the key, or is
  * not ready. Sets class, chip and models. */

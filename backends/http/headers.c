@@ -1,4 +1,4 @@
-/* The headers of every request, and the secrets among them: bearer key and header values from the
+/* The headers of every request, and the secrets among them: the key and header values from the
  * command line, the environment or a file. Secrets go to the server and nowhere else. */
 #include "backends/http/http_internal.h"
 
@@ -41,7 +41,7 @@ static int read_secret_file(struct buf *b, const char *path, struct err *e) {
     return rc ? ASSAY_EENV : 0;
 }
 
-/* ---- the bearer key ---- */
+/* ---- the key ---- */
 
 static int add_key(struct http *h, const char *text, struct err *e) {
     size_t n = strcspn(text, " \t\r\n");
@@ -49,7 +49,7 @@ static int add_key(struct http *h, const char *text, struct err *e) {
         return err_set(e, ASSAY_EENV, "the key is empty");
     struct buf line;
     buf_init(&line, SECRET_FILE_MAX_BYTES + 64);
-    buf_printf(&line, "Authorization: Bearer %.*s", (int)n, text);
+    buf_printf(&line, "%s%.*s", h->protocol->auth, (int)n, text);
     int rc = buf_check(&line, "the key", e);
     if (!rc)
         rc = add(h, line.p, e);
@@ -60,7 +60,7 @@ static int add_key(struct http *h, const char *text, struct err *e) {
     return rc;
 }
 
-static int bearer(struct http *h, struct err *e) {
+static int key(struct http *h, struct err *e) {
     const struct http_options *o = &h->o;
     if (o->api_key_env && o->api_key_file)
         return err_set(e, ASSAY_EUSAGE, "-o api_key_env and -o api_key_file exclude each other");
@@ -173,7 +173,7 @@ int headers_make(struct http *h, struct err *e) {
     if (!rc)
         rc = add(h, agent, e);
     if (!rc)
-        rc = bearer(h, e);
+        rc = key(h, e);
     if (!rc && h->o.header)
         rc = each_line(h, h->o.header, "header", plain_line, e);
     if (!rc && h->o.header_env)

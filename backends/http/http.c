@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/resource.h>
 
-static const char *const apis[] = {"completions", "chat", NULL};
 static const char *const prompts[] = {"ids", "text", NULL};
 static const char *const verifies[] = {"off", "on", "fail", NULL};
 static const char *const versions[] = {"1.1", "2", NULL};
@@ -30,7 +29,7 @@ const struct option http_options_table[] = {
      .help = "2: many streams a connection; https negotiates it, http takes it for granted"},
     {"unix_socket", OPT_STR, AT(unix_socket),
      .help = "path of a Unix socket to connect to instead"},
-    {"api", OPT_ENUM, AT(api), .choices = apis, .def = "completions", .help = "which API to speak"},
+    {"api", OPT_ENUM, AT(api), .choices = protocol_names, .def = "completions", .help = "which API to speak"},
     {"model", OPT_STR, AT(model), .help = "served name; default: asked from the endpoint"},
     {"stream", OPT_BOOL, AT(stream), .def = "on", .help = "ask for server-sent events"},
     {"prompt", OPT_ENUM, AT(prompt), .choices = prompts, .def = "ids",
@@ -284,13 +283,13 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
     h->origin_ns = args->origin_ns;
     h->loop = LOOP_NONE;
     const struct http_options *o = &h->o;
+    h->protocol = &protocols[o->api];
     h->timers[TIMER_FIRST_TOKEN].duration_ns = o->timeout_first_token_ns;
     h->timers[TIMER_IDLE].duration_ns = o->timeout_idle_ns;
     h->timers[TIMER_TOTAL].duration_ns = o->timeout_total_ns;
     h->timers[TIMER_DRAIN].duration_ns = o->timeout_drain_ns;
 
     int64_t slots = args->max_in_flight > 0 ? args->max_in_flight : SLOTS_UNBOUNDED;
-    bool chat = o->api == API_CHAT;
     int rc = 0;
     if (!o->url) {
         rc = err_set(e, ASSAY_EUSAGE, "backend 'http' needs -o url=http://host:port");
@@ -299,19 +298,16 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
     if ((rc = check_file_limit(args->max_in_flight, e)) || (rc = headers_make(h, e)) ||
         (rc = route_resolve(h, e)) || (rc = route_probe(h, e)))
         goto out;
-    bool completion_field = o->max_tokens_field == MAX_FIELD_COMPLETION ||
-                            (o->max_tokens_field == MAX_FIELD_AUTO && chat);
     const struct body_options body = {
-        .chat = chat,
+        .protocol = h->protocol,
         .text = o->prompt == PROMPT_TEXT,
         .model = h->model,
-        .max_tokens_field = completion_field ? "max_completion_tokens" : "max_tokens",
-        .min_tokens = o->min_tokens,
-        .ignore_eos = o->ignore_eos,
+        .max_tokens_key = o->max_tokens_field ? max_fields[o->max_tokens_field] : NULL,
+        .fields = (o->min_tokens ? FIELD_MIN_TOKENS : 0) | (o->ignore_eos ? FIELD_IGNORE_EOS : 0) |
+                  (o->include_usage ? FIELD_INCLUDE_USAGE : 0) |
+                  (o->continuous_usage ? FIELD_CONTINUOUS_USAGE : 0) |
+                  (o->return_token_ids ? FIELD_RETURN_TOKEN_IDS : 0),
         .stream = o->stream,
-        .include_usage = o->include_usage,
-        .continuous_usage = o->continuous_usage,
-        .return_token_ids = o->return_token_ids,
         .temperature = o->temperature,
         .extra = o->extra,
         .vocab = o->vocab                                      ? o->vocab

@@ -7,15 +7,14 @@
 #include "backends/http/body.h"
 #include "backends/http/endpoint.h"
 #include "backends/http/loop.h"
+#include "backends/http/protocol.h"
 #include "backends/http/scan.h"
 #include "backends/http/sse.h"
 #include "backends/http/talk.h"
 
-enum http_api { API_COMPLETIONS, API_CHAT };
 enum http_prompt { PROMPT_IDS, PROMPT_TEXT };
 enum http_verify { VERIFY_OFF, VERIFY_ON, VERIFY_FAIL };
 enum http_version { HTTP_1_1, HTTP_2 };
-enum http_max_field { MAX_FIELD_AUTO, MAX_FIELD_TOKENS, MAX_FIELD_COMPLETION };
 
 struct http_options {
     const char *url, *unix_socket, *model, *header, *api_key_env, *api_key_file, *ca_file, *proxy,
@@ -136,6 +135,7 @@ struct pending_token {
 struct http {
     struct backend base;
     struct http_options o;
+    const struct protocol *protocol;
     const struct workload *workload;
     struct event_sink *sink;
     int64_t origin_ns;

@@ -40,7 +40,7 @@ static int add_endpoint(struct http *h, const char *url, size_t n, struct err *e
     }
     struct endpoint *ep = &p[h->nendpoints++];
     *ep = (struct endpoint){0};
-    int rc = endpoint_resolve(ep, one, h->o.api == API_CHAT, h->o.unix_socket, &h->resolve, e);
+    int rc = endpoint_resolve(ep, one, h->protocol, h->o.unix_socket, &h->resolve, e);
     free(one);
     return rc;
 }

@@ -258,7 +258,7 @@ static void put_messages(struct buf *out, const struct talk *t, struct talk_bran
 int talk_body(struct talk *t, const struct body_template *b, const struct request *r,
               struct buf *out, struct err *e) {
     struct talk_branch *k = NULL;
-    bool kept = b->chat && !r->talk && r->session != REQUEST_NO_SESSION && r->turns > 1;
+    bool kept = b->protocol->messages && !r->talk && r->session != REQUEST_NO_SESSION && r->turns > 1;
     int64_t before = 0;
     if (kept) {
         int rc = find_or_add(t, r, &k, e);
@@ -269,7 +269,7 @@ int talk_body(struct talk *t, const struct body_template *b, const struct reques
         k->content_seed = r->content_seed;
     }
     body_begin(b, out);
-    if (b->chat)
+    if (b->protocol->messages)
         put_messages(out, t, k, r);
     else
         put_flat(out, b, r, salt_of(t, r));

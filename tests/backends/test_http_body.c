@@ -7,12 +7,11 @@
 #include <jansson.h>
 #include <string.h>
 
-static const struct body_options plain = {.model = "m",
-                                          .max_tokens_field = "max_tokens",
-                                          .min_tokens = true,
-                                          .ignore_eos = true,
+static const struct body_options plain = {.protocol = &protocols[API_COMPLETIONS],
+                                          .model = "m",
+                                          .fields = FIELD_MIN_TOKENS | FIELD_IGNORE_EOS |
+                                                    FIELD_INCLUDE_USAGE,
                                           .stream = true,
-                                          .include_usage = true,
                                           .vocab = 128256};
 
 static json_t *build(const struct body_options *o, const struct request *r) {
@@ -51,13 +50,11 @@ Test(backends_http_body, completions_fields) {
 
 Test(backends_http_body, chat_fields) {
     struct body_options o = {
-        .chat = true,
+        .protocol = &protocols[API_CHAT],
         .model = "a\"b\\c/\xC3\xA9",
-        .max_tokens_field = "max_completion_tokens",
+        .fields = FIELD_CONTINUOUS_USAGE | FIELD_RETURN_TOKEN_IDS,
         .temperature = -1,
-        .continuous_usage = true,
         .stream = true,
-        .return_token_ids = true,
         .extra = "{\"top_k\": 5, \"chat_template_kwargs\": {\"enable_thinking\": false}}"};
     struct request r = {.isl = 2, .osl = 1, .text = "say \"hi\"\n\ttab \x01 \xE2\x82\xAC"};
     json_t *root = build(&o, &r);
@@ -89,7 +86,7 @@ Test(backends_http_body, input_length_is_exact) {
 
 Test(backends_http_body, chat_text_has_a_word_per_token) {
     struct body_options o = plain;
-    o.chat = true;
+    o.protocol = &protocols[API_CHAT];
     struct request r = {.isl = 500, .osl = 1, .content_seed = 3};
     json_t *root = build(&o, &r);
     const char *text = json_string_value(

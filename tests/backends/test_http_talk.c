@@ -11,9 +11,9 @@ static struct body_template chat, flat;
 
 static void templates(void) {
     struct err e;
-    struct body_options o = {.chat = true, .model = "m", .max_tokens_field = "max_tokens"};
+    struct body_options o = {.protocol = &protocols[API_CHAT], .model = "m"};
     cr_assert(zero(int, body_template_init(&chat, &o, &e)));
-    o.chat = false;
+    o.protocol = &protocols[API_COMPLETIONS];
     o.text = true;
     cr_assert(zero(int, body_template_init(&flat, &o, &e)));
 }

@@ -237,7 +237,7 @@ static void bench_parse(void) {
 
 static void bench_body(void) {
     enum { N = 500, ISL = 8192 };
-    struct body_options o = {.model = "m", .max_tokens_field = "max_tokens", .vocab = 128256};
+    struct body_options o = {.protocol = &protocols[API_COMPLETIONS], .model = "m", .vocab = 128256};
     struct request r = {.isl = ISL, .osl = 1024};
     struct body_template t;
     struct buf b;
