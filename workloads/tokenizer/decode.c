@@ -152,7 +152,7 @@ int tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, u
             continue;
         if (t->no_decoder && in->ends.n)
             buf_putc(&in->text, ' ');
-        buf_put(&in->text, t->text[ids[i]].p, t->text[ids[i]].n);
+        buf_put(&in->text, t->shown[ids[i]].p, t->shown[ids[i]].n);
         list_end(in);
     }
     for (int i = 0; i < t->ndecodes; i++) {

@@ -53,13 +53,17 @@ static int load_vocab(struct tokenizer *t, const json_t *vocab, const json_t *ad
     json_t *v;
     int64_t highest = -1;
     if (!json_is_object(vocab))
-        return err_set(e, ASSAY_EINPUT, "%s: at /model/vocab: expected an object", name);
+        return err_set(e, ASSAY_EINPUT, "%s: at /model/vocab: expected an object, found %s", name,
+                       json_kind(vocab));
     json_object_foreach((json_t *)(uintptr_t)vocab, token, v) {
         int64_t id = json_integer_value(v);
-        if (!json_is_integer(v) || id < 0 || id > ID_MAX)
+        if (!json_is_integer(v) || id < 0 || id > ID_MAX) {
+            char found[64];
+            json_excerpt(v, found, sizeof found);
             return err_set(e, ASSAY_EINPUT,
-                           "%s: at /model/vocab: '%.40s': expected an id from 0 to %d", name, token,
-                           (int)ID_MAX);
+                           "%s: at /model/vocab: '%.40s': expected an id from 0 to %d, found %s",
+                           name, token, (int)ID_MAX, found);
+        }
         highest = id > highest ? id : highest;
     }
     size_t room = (size_t)(highest + 1) + json_object_size(vocab) + json_array_size(added) + 2;
@@ -126,7 +130,8 @@ static void join_put(struct tokenizer *t, uint32_t a, uint32_t b) {
 
 static int load_merges(struct tokenizer *t, const json_t *merges, const char *name, struct err *e) {
     if (!json_is_array(merges))
-        return err_set(e, ASSAY_EINPUT, "%s: at /model/merges: expected a list", name);
+        return err_set(e, ASSAY_EINPUT, "%s: at /model/merges: expected an array, found %s", name,
+                       json_kind(merges));
     size_t n = json_array_size(merges), slots = 16, rank = 0, i;
     while (slots < 2 * n)
         slots *= 2;
@@ -141,7 +146,7 @@ static int load_merges(struct tokenizer *t, const json_t *merges, const char *na
     for (int b = 0; b < 256; b++)
         complete &= t->fallback_id[b] != ID_NONE;
     t->seams =
-        !t->byte_level && !t->ignore_merges && (complete || t->unk == ID_NONE || !t->fuse_unk);
+        !t->byte_level && !t->ignore_merges && (complete || (t->unk != ID_NONE && !t->fuse_unk));
     struct buf whole;
     buf_init(&whole, 1 << 20);
     json_t *m;
@@ -203,22 +208,45 @@ static int load_merges(struct tokenizer *t, const json_t *merges, const char *na
 
 static int load_model(struct tokenizer *t, const json_t *m, const json_t *added, const char *name,
                       struct err *e) {
-    const char *type = json_string_value(json_object_get(m, "type"));
-    if (json_is_object(m) && (type ? strcmp(type, "BPE") != 0 : !json_object_get(m, "merges")))
-        return err_set(e, ASSAY_EINPUT, "%s: at /model/type: expected \"BPE\", found \"%.40s\"",
-                       name, type ? type : "nothing");
+    const json_t *type = json_object_get(m, "type");
+    char found[64];
     if (!json_is_object(m))
-        return err_set(e, ASSAY_EINPUT, "%s: at /model: expected an object", name);
+        return err_set(e, ASSAY_EINPUT, "%s: at /model: expected an object, found %s", name,
+                       json_kind(m));
+    json_excerpt(type, found, sizeof found);
+    if (type ? !json_is_string(type) || strcmp(json_string_value(type), "BPE")
+             : !json_object_get(m, "merges")) /* old files have no type */
+        return err_set(e, ASSAY_EINPUT, "%s: at /model/type: expected \"BPE\", found %s", name,
+                       found);
     static const char *const empty[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    for (size_t i = 0; i < 2; i++)
-        if (json_string_length(json_object_get(m, empty[i])))
-            return err_set(e, ASSAY_EINPUT, "%s: at /model/%s: not known here", name, empty[i]);
-    if (json_number_value(json_object_get(m, "dropout")) != 0)
-        return err_set(e, ASSAY_EINPUT, "%s: at /model/dropout: ids at random cannot be counted",
-                       name);
-    t->ignore_merges = json_is_true(json_object_get(m, "ignore_merges"));
-    t->byte_fallback = json_is_true(json_object_get(m, "byte_fallback"));
-    t->fuse_unk = json_is_true(json_object_get(m, "fuse_unk"));
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *v = json_object_get(m, empty[i]);
+        json_excerpt(v, found, sizeof found);
+        if (v && !json_is_null(v) && (!json_is_string(v) || json_string_length(v)))
+            return err_set(e, ASSAY_EINPUT, "%s: at /model/%s: expected null or \"\", found %s",
+                           name, empty[i], found);
+    }
+    const json_t *dropout = json_object_get(m, "dropout");
+    json_excerpt(dropout, found, sizeof found);
+    if (dropout && !json_is_null(dropout) &&
+        (!json_is_number(dropout) || json_number_value(dropout) != 0))
+        return err_set(e, ASSAY_EINPUT,
+                       "%s: at /model/dropout: expected null, as ids at random cannot be counted, "
+                       "found %s",
+                       name, found);
+    const struct {
+        const char *key;
+        bool *to;
+    } flags[] = {{"ignore_merges", &t->ignore_merges},
+                 {"byte_fallback", &t->byte_fallback},
+                 {"fuse_unk", &t->fuse_unk}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        const json_t *v = json_object_get(m, flags[i].key);
+        if (v && !json_is_boolean(v))
+            return err_set(e, ASSAY_EINPUT, "%s: at /model/%s: expected a boolean, found %s", name,
+                           flags[i].key, json_kind(v));
+        *flags[i].to = json_is_true(v);
+    }
     if (t->byte_level && t->byte_fallback)
         return err_set(e, ASSAY_EINPUT, "%s: at /model/byte_fallback: true beside ByteLevel", name);
     int rc = load_vocab(t, json_object_get(m, "vocab"), added, name, e);
@@ -226,6 +254,9 @@ static int load_model(struct tokenizer *t, const json_t *m, const json_t *added,
         return rc;
     const json_t *unk = json_object_get(m, "unk_token");
     t->unk = ID_NONE;
+    if (unk && !json_is_null(unk) && !json_is_string(unk))
+        return err_set(e, ASSAY_EINPUT, "%s: at /model/unk_token: expected a string, found %s",
+                       name, json_kind(unk));
     if (json_is_string(unk)) {
         t->unk = vocab_get(&t->by_text, t->text, json_string_value(unk), json_string_length(unk));
         if (t->unk == ID_NONE)
@@ -234,6 +265,20 @@ static int load_model(struct tokenizer *t, const json_t *m, const json_t *added,
                            json_string_value(unk));
     }
     return load_merges(t, json_object_get(m, "merges"), name, e);
+}
+
+/* The library decodes a normalized added token as its normal text, and no longer knows it as special
+ * then. */
+static int show_as(struct tokenizer *t, uint32_t id, const char *p, size_t n) {
+    if (t->shown == t->text) {
+        t->shown = arena_alloc(&t->arena, t->nids, sizeof *t->shown);
+        if (!t->shown)
+            return ASSAY_ENOMEM;
+        memcpy(t->shown, t->text, t->nids * sizeof *t->shown);
+    }
+    t->shown[id] = (struct str){arena_strndup(&t->arena, p, n), n};
+    t->special[id] = false;
+    return t->shown[id].p ? 0 : ASSAY_ENOMEM;
 }
 
 static int load_added(struct tokenizer *t, const json_t *list, const char *name, struct err *e) {
@@ -251,8 +296,11 @@ static int load_added(struct tokenizer *t, const json_t *list, const char *name,
         const json_t *content = json_object_get(v, "content"), *id = json_object_get(v, "id");
         struct added *a = &t->added[t->nadded];
         if (!json_is_string(content) || !json_string_length(content) || !json_is_integer(id)) {
-            rc = err_set(e, ASSAY_EINPUT, "%s: at /added_tokens/%zu: expected content and id", name,
-                         i);
+            rc =
+                err_set(e, ASSAY_EINPUT,
+                        "%s: at /added_tokens/%zu: expected content, a string, and id, an integer; "
+                        "found %s and %s",
+                        name, i, json_kind(content), json_kind(id));
             break;
         }
         a->content.n = json_string_length(content);
@@ -261,11 +309,19 @@ static int load_added(struct tokenizer *t, const json_t *list, const char *name,
             rc = nomem(e);
             break;
         }
-        a->special = json_is_true(json_object_get(v, "special"));
-        a->lstrip = json_is_true(json_object_get(v, "lstrip"));
-        a->rstrip = json_is_true(json_object_get(v, "rstrip"));
-        a->single_word = json_is_true(json_object_get(v, "single_word"));
-        a->normalized = json_is_true(json_object_get(v, "normalized"));
+        bool *const to[] = {&a->special, &a->lstrip, &a->rstrip, &a->single_word, &a->normalized};
+        static const char *const keys[] = {"special", "lstrip", "rstrip", "single_word",
+                                           "normalized"};
+        for (size_t k = 0; k < 5 && !rc; k++) {
+            const json_t *f = json_object_get(v, keys[k]);
+            *to[k] = json_is_true(f);
+            if (!json_is_boolean(f))
+                rc = err_set(e, ASSAY_EINPUT,
+                             "%s: at /added_tokens/%zu/%s: expected a boolean, found %s", name, i,
+                             keys[k], json_kind(f));
+        }
+        if (rc)
+            break;
         a->id = vocab_get(&t->by_text, t->text, a->content.p, a->content.n);
         bool again = a->id != ID_NONE && a->id >= t->model_vocab;
         if (a->id == ID_NONE)
@@ -289,6 +345,7 @@ static int load_added(struct tokenizer *t, const json_t *list, const char *name,
     if (!rc &&
         (trie_init(&t->raw, &t->arena, bytes) || trie_init(&t->normalized, &t->arena, bytes)))
         rc = nomem(e);
+    t->shown = t->text;
     for (int pass = 0; pass < 2 && !rc; pass++) /* special ones come first */
         for (i = 0; i < t->nadded && !rc; i++) {
             const struct added *a = &t->added[i];
@@ -301,6 +358,9 @@ static int load_added(struct tokenizer *t, const json_t *list, const char *name,
             if (len > 4 * a->content.n + 255)
                 rc = err_set(e, ASSAY_EINPUT, "%s: at /added_tokens/%zu: grows when normalised",
                              name, i);
+            else if ((len != a->content.n || memcmp(p, a->content.p, len)) &&
+                     show_as(t, a->id, p, len))
+                rc = nomem(e);
             else
                 trie_put(a->normalized ? &t->normalized : &t->raw, p, len, (uint32_t)i);
         }
@@ -328,6 +388,33 @@ static void collect_facts(struct tokenizer *t, const json_t *root) {
     json_object_set_new(f, "sha256", json_string(t->sha256));
 }
 
+/* What stands around the components, and would change counts or ids if it were passed over. */
+static int check_top(const json_t *root, const char *name, struct err *e) {
+    static const char *const unset[] = {"truncation", "padding"};
+    char found[64];
+    if (!json_is_object(root))
+        return err_set(e, ASSAY_EINPUT, "%s: at /: expected an object, found %s", name,
+                       json_kind(root));
+    const json_t *version = json_object_get(root, "version");
+    if (version && (!json_is_string(version) || strcmp(json_string_value(version), "1.0"))) {
+        json_excerpt(version, found, sizeof found);
+        return err_set(e, ASSAY_EINPUT, "%s: at /version: expected \"1.0\", found %s", name, found);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *v = json_object_get(root, unset[i]);
+        json_excerpt(v, found, sizeof found);
+        if (v && !json_is_null(v))
+            return err_set(e, ASSAY_EINPUT,
+                           "%s: at /%s: expected null, as it would change counts, found %s", name,
+                           unset[i], found);
+    }
+    const json_t *added = json_object_get(root, "added_tokens");
+    if (added && !json_is_array(added))
+        return err_set(e, ASSAY_EINPUT, "%s: at /added_tokens: expected an array, found %s", name,
+                       json_kind(added));
+    return 0;
+}
+
 int tokenizer_parse_with(const char *json, size_t n, const char *name, bool general,
                          struct tokenizer **out, struct err *e) {
     json_t *root = NULL;
@@ -350,14 +437,9 @@ int tokenizer_parse_with(const char *json, size_t n, const char *name, bool gene
     }
     for (int i = 0; i < 32; i++)
         snprintf(t->sha256 + 2 * i, 3, "%02x", digest[i]);
-    static const char *const unset[] = {"truncation", "padding"};
-    for (size_t i = 0; i < 2; i++)
-        if (json_is_object(json_object_get(root, unset[i]))) {
-            rc = err_set(e, ASSAY_EINPUT, "%s: at /%s: would change counts; expected null", name,
-                         unset[i]);
-            goto out;
-        }
     const json_t *added = json_object_get(root, "added_tokens");
+    if ((rc = check_top(root, name, e)))
+        goto out;
     if ((rc = load_normalizer(t, json_object_get(root, "normalizer"), name, e)) ||
         (rc = load_pre_tokenizer(t, json_object_get(root, "pre_tokenizer"), name, e)) ||
         (rc = load_decoder(t, json_object_get(root, "decoder"), name, e)) ||

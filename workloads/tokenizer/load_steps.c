@@ -12,6 +12,8 @@ struct loading {
     const char *name, *part; /* file, "normalizer" … */
     struct err *e;
     int depth;
+    int rc;       /* the first member of a wrong type */
+    char at[256]; /* JSON pointer of the component being read */
 };
 
 static const char *type_of(const json_t *v) {
@@ -19,26 +21,52 @@ static const char *type_of(const json_t *v) {
     return s ? s : "?";
 }
 
-static bool flag(const json_t *v, const char *key, bool otherwise) {
+static int expected(struct loading *l, const char *key, const char *what, const json_t *found) {
+    char text[64];
+    json_excerpt(found, text, sizeof text);
+    return err_set(l->e, ASSAY_EINPUT, "%s: at %s%s%s: expected %s, found %s", l->name, l->at,
+                   key ? "/" : "", key ? key : "", what, text);
+}
+
+/* A boolean that may be left out; one of another type fails the component (l->rc). */
+static bool flag(struct loading *l, const json_t *v, const char *key, bool otherwise) {
     const json_t *b = json_object_get(v, key);
+    if (b && !json_is_boolean(b) && !l->rc)
+        l->rc = expected(l, key, "a boolean", b);
     return b ? json_is_true(b) : otherwise;
 }
 
+static size_t count_member(struct loading *l, const json_t *v, const char *key) {
+    const json_t *n = json_object_get(v, key);
+    if ((!json_is_integer(n) || json_integer_value(n) < 0 || json_integer_value(n) > ID_MAX) &&
+        !l->rc)
+        l->rc = expected(l, key, "a count", n);
+    return (size_t)json_integer_value(n);
+}
+
 static int unknown(struct loading *l, const json_t *v, const char *what) {
-    char found[64];
-    json_excerpt(v, found, sizeof found);
-    return err_set(l->e, ASSAY_EINPUT, "%s: at /%s: %s of type '%.40s' is not known here: %s",
-                   l->name, l->part, l->part, type_of(v), what ? what : found);
+    if (!json_is_object(v) || !json_is_string(json_object_get(v, "type")))
+        return expected(l, json_is_object(v) ? "type" : NULL,
+                        json_is_object(v) ? "a string" : "an object with a type",
+                        json_is_object(v) ? json_object_get(v, "type") : v);
+    return err_set(l->e, ASSAY_EINPUT, "%s: at %s: %s of type '%.40s' is not known here%s%s",
+                   l->name, l->at, l->part, type_of(v), what ? ": " : "", what ? what : "");
 }
 
 static int text_member(struct loading *l, const json_t *v, const char *key, struct str *out) {
     const json_t *s = json_object_get(v, key);
     if (!json_is_string(s))
-        return err_set(l->e, ASSAY_EINPUT, "%s: at /%s: %s needs '%s', a string", l->name, l->part,
-                       type_of(v), key);
+        return expected(l, key, "a string", s);
     out->n = json_string_length(s);
     out->p = arena_strndup(&l->t->arena, json_string_value(s), out->n);
     return out->p ? 0 : err_set(l->e, ASSAY_ENOMEM, "out of memory");
+}
+
+static int char_member(struct loading *l, const json_t *v, const char *key, struct str *out) {
+    int rc = text_member(l, v, key, out);
+    if (!rc && (!out->n || utf8_len((uint8_t)out->p[0]) != out->n))
+        rc = expected(l, key, "one character", json_object_get(v, key));
+    return rc;
 }
 
 /* {"String": s} into *literal, or {"Regex": r} into *code (and the pattern in *literal). */
@@ -46,16 +74,19 @@ static int pattern_member(struct loading *l, const json_t *v, struct str *litera
                           pcre2_code **code) {
     const json_t *p = json_object_get(v, "pattern");
     bool regex = json_object_get(p, "Regex");
-    if (text_member(l, p, regex ? "Regex" : "String", literal))
-        return l->e ? l->e->code : ASSAY_EINPUT;
+    if (json_object_size(p) != 1)
+        return expected(l, "pattern", "an object with String or Regex", p);
+    int rc = text_member(l, p, regex ? "Regex" : "String", literal);
+    if (rc)
+        return rc;
     if (!literal->n)
-        return err_set(l->e, ASSAY_EINPUT, "%s: at /%s: an empty pattern", l->name, l->part);
+        return expected(l, "pattern", "a pattern that is not empty", json_object_get(p, "String"));
     *code = NULL;
     if (!regex)
         return 0;
     char why[160];
     if (l->t->ncodes == STEPS_MAX || regex_compile(literal->p, literal->n, code, why, sizeof why))
-        return err_set(l->e, ASSAY_EINPUT, "%s: at /%s: pattern '%.60s': %s", l->name, l->part,
+        return err_set(l->e, ASSAY_EINPUT, "%s: at %s/pattern: '%.60s': %s", l->name, l->at,
                        literal->p, l->t->ncodes == STEPS_MAX ? "one too many" : why);
     l->t->codes[l->t->ncodes++] = *code;
     return 0;
@@ -65,26 +96,37 @@ typedef int (*step_fn)(struct loading *l, json_t *v);
 
 /* Sequences are flattened: applying one after the other is what they mean. */
 static int each(struct loading *l, json_t *v, const char *list, step_fn fn) {
-    if (!v || json_is_null(v))
-        return 0;
-    if (strcmp(type_of(v), "Sequence"))
-        return fn(l, v);
+    if (strcmp(type_of(v), "Sequence")) {
+        int rc = fn(l, v);
+        return rc ? rc : l->rc;
+    }
     const json_t *items = json_object_get(v, list);
-    if (!json_is_array(items) || ++l->depth > 8)
-        return unknown(l, v, "a sequence without a list");
-    size_t i;
+    if (!json_is_array(items))
+        return expected(l, list, "an array", items);
+    if (++l->depth > 8)
+        return unknown(l, v, "more than 8 within each other");
+    size_t i, end = strlen(l->at);
     json_t *item;
     int rc = 0;
     json_array_foreach(items, i, item) {
+        snprintf(l->at + end, sizeof l->at - end, "/%s/%zu", list, i);
         if (!rc)
             rc = each(l, item, list, fn);
+        l->at[end] = '\0';
     }
     l->depth--;
     return rc;
 }
 
+static int load_part(struct tokenizer *t, const char *part, json_t *v, const char *list, step_fn fn,
+                     const char *name, struct err *e) {
+    struct loading l = {.t = t, .name = name, .part = part, .e = e};
+    snprintf(l.at, sizeof l.at, "/%s", part);
+    return !v || json_is_null(v) ? 0 : each(&l, v, list, fn);
+}
+
 static int full(struct loading *l) {
-    return err_set(l->e, ASSAY_EINPUT, "%s: at /%s: more than %d steps", l->name, l->part,
+    return err_set(l->e, ASSAY_EINPUT, "%s: at %s: more than %d steps", l->name, l->at,
                    (int)STEPS_MAX);
 }
 
@@ -115,7 +157,10 @@ static int norm_step(struct loading *l, json_t *v) {
             rc = text_member(l, v, "content", &s->b);
     } else if (!strcmp(type, "Strip")) {
         s->kind = STEP_STRIP;
-        s->left = flag(v, "strip_left", true), s->right = flag(v, "strip_right", true);
+        rc = 0;
+        s->left = flag(l, v, "strip_left", true), s->right = flag(l, v, "strip_right", true);
+    } else if (!strcmp(type, "Lowercase")) {
+        s->kind = STEP_LOWERCASE;
         rc = 0;
     } else
         return unknown(l, v, NULL);
@@ -124,8 +169,7 @@ static int norm_step(struct loading *l, json_t *v) {
 }
 
 int load_normalizer(struct tokenizer *t, json_t *v, const char *name, struct err *e) {
-    struct loading l = {t, name, "normalizer", e, 0};
-    return each(&l, v, "normalizers", norm_step);
+    return load_part(t, "normalizer", v, "normalizers", norm_step, name, e);
 }
 
 static int known_regex(struct loading *l, struct split_step *s, const char *pattern) {
@@ -135,10 +179,25 @@ static int known_regex(struct loading *l, struct split_step *s, const char *patt
         return 0;
     if (l->t->ncodes == STEPS_MAX ||
         regex_compile(pattern, strlen(pattern), &s->code, why, sizeof why))
-        return err_set(l->e, ASSAY_EINPUT, "%s: at /%s: pattern '%s' does not compile", l->name,
-                       l->part, pattern);
+        return err_set(l->e, ASSAY_EINPUT, "%s: at %s: pattern '%s' does not compile", l->name,
+                       l->at, pattern);
     l->t->codes[l->t->ncodes++] = s->code;
     return 0;
+}
+
+/* 0 never, 1 always, 2 first; older files have add_prefix_space instead. */
+static int prepend_scheme(struct loading *l, const json_t *v, int *out) {
+    static const char *const schemes[] = {"never", "always", "first"};
+    const json_t *s = json_object_get(v, "prepend_scheme");
+    *out = flag(l, v, "add_prefix_space", true);
+    if (!s)
+        return 0;
+    for (int i = 0; i < 3; i++)
+        if (json_is_string(s) && !strcmp(json_string_value(s), schemes[i])) {
+            *out = i;
+            return 0;
+        }
+    return expected(l, "prepend_scheme", "always, never or first", s);
 }
 
 static int split_one(struct loading *l, json_t *v) {
@@ -160,9 +219,11 @@ static int split_one(struct loading *l, json_t *v) {
             if (!strcmp(b, behaviors[i]))
                 which = i;
         if (which < 0)
-            return unknown(l, v, "no such behavior");
+            return expected(l, "behavior",
+                            "Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous",
+                            json_object_get(v, "behavior"));
         s->behavior = (enum split_behavior)which;
-        s->invert = flag(v, "invert", false);
+        s->invert = flag(l, v, "invert", false);
         if ((rc = pattern_member(l, v, &s->literal, &s->code)))
             return rc;
         s->kind = s->code ? SPLIT_MATCHES : SPLIT_LITERAL;
@@ -174,12 +235,12 @@ static int split_one(struct loading *l, json_t *v) {
         return 0;
     }
     if (!strcmp(type, "ByteLevel")) {
-        if (flag(v, "add_prefix_space", true)) {
+        if (flag(l, v, "add_prefix_space", true)) {
             s->kind = SPLIT_PREFIX_SPACE;
             s = &t->splits[++t->nsplits];
             s->behavior = SPLIT_ISOLATED;
         }
-        if (flag(v, "use_regex", true)) {
+        if (flag(l, v, "use_regex", true)) {
             s->kind = SPLIT_MATCHES;
             rc = known_regex(l, s, split_gpt2_pattern);
             t->nsplits++;
@@ -188,7 +249,7 @@ static int split_one(struct loading *l, json_t *v) {
         return rc;
     }
     if (!strcmp(type, "Digits")) {
-        bool alone = flag(v, "individual_digits", false);
+        bool alone = flag(l, v, "individual_digits", false);
         s->kind = SPLIT_MATCHES;
         s->behavior = alone ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS;
         rc = known_regex(l, s, "\\p{N}");
@@ -197,15 +258,10 @@ static int split_one(struct loading *l, json_t *v) {
         s->behavior = SPLIT_REMOVED;
         rc = known_regex(l, s, "\\s");
     } else if (!strcmp(type, "Metaspace")) {
-        const char *scheme = json_string_value(json_object_get(v, "prepend_scheme"));
-        if (!scheme)
-            scheme = flag(v, "add_prefix_space", true) ? "always" : "never";
-        s->prepend = !strcmp(scheme, "always") ? 1 : !strcmp(scheme, "first") ? 2 : 0;
-        if (!s->prepend && strcmp(scheme, "never"))
-            return unknown(l, v, "no such prepend_scheme");
         s->kind = SPLIT_METASPACE;
-        s->split = flag(v, "split", true);
-        rc = text_member(l, v, "replacement", &s->literal);
+        s->split = flag(l, v, "split", true);
+        if ((rc = char_member(l, v, "replacement", &s->literal)) == 0)
+            rc = prepend_scheme(l, v, &s->prepend);
     } else
         return unknown(l, v, NULL);
     t->nsplits += !rc;
@@ -213,8 +269,7 @@ static int split_one(struct loading *l, json_t *v) {
 }
 
 int load_pre_tokenizer(struct tokenizer *t, json_t *v, const char *name, struct err *e) {
-    struct loading l = {t, name, "pre_tokenizer", e, 0};
-    return each(&l, v, "pretokenizers", split_one);
+    return load_part(t, "pre_tokenizer", v, "pretokenizers", split_one, name, e);
 }
 
 static int decode_one(struct loading *l, json_t *v) {
@@ -232,9 +287,9 @@ static int decode_one(struct loading *l, json_t *v) {
         s->kind = DEC_FUSE;
     else if (!strcmp(type, "Strip")) {
         s->kind = DEC_STRIP;
-        rc = text_member(l, v, "content", &s->a);
-        s->start = (size_t)json_integer_value(json_object_get(v, "start"));
-        s->stop = (size_t)json_integer_value(json_object_get(v, "stop"));
+        rc = char_member(l, v, "content", &s->a);
+        if (!rc)
+            s->start = count_member(l, v, "start"), s->stop = count_member(l, v, "stop");
     } else if (!strcmp(type, "Replace")) {
         pcre2_code *code = NULL;
         s->kind = DEC_REPLACE;
@@ -244,10 +299,12 @@ static int decode_one(struct loading *l, json_t *v) {
         if (!rc)
             rc = text_member(l, v, "content", &s->b);
     } else if (!strcmp(type, "Metaspace")) {
-        const char *scheme = json_string_value(json_object_get(v, "prepend_scheme"));
+        int scheme = 0;
         s->kind = DEC_METASPACE;
-        s->prepended = scheme ? strcmp(scheme, "never") != 0 : flag(v, "add_prefix_space", true);
-        rc = text_member(l, v, "replacement", &s->a);
+        rc = char_member(l, v, "replacement", &s->a);
+        if (!rc)
+            rc = prepend_scheme(l, v, &scheme);
+        s->prepended = scheme != 0;
     } else
         return unknown(l, v, NULL);
     t->ndecodes += !rc;
@@ -255,9 +312,8 @@ static int decode_one(struct loading *l, json_t *v) {
 }
 
 int load_decoder(struct tokenizer *t, json_t *v, const char *name, struct err *e) {
-    struct loading l = {t, name, "decoder", e, 0};
     t->no_decoder = !v || json_is_null(v);
-    return each(&l, v, "decoders", decode_one);
+    return load_part(t, "decoder", v, "decoders", decode_one, name, e);
 }
 
 static int template_one(struct loading *l, json_t *v) {
@@ -275,8 +331,12 @@ static int template_one(struct loading *l, json_t *v) {
     json_t *piece;
     json_array_foreach(single, i, piece) {
         const json_t *special = json_object_get(piece, "SpecialToken");
+        const json_t *text = json_object_get(piece, "Sequence");
         const char *id = json_string_value(json_object_get(special, "id"));
-        if (json_object_get(piece, "Sequence")) {
+        if (text) {
+            const char *which = json_string_value(json_object_get(text, "id"));
+            if (!which || strcmp(which, "A"))
+                return expected(l, "single", "the sequence A", json_object_get(text, "id"));
             seen++;
             continue;
         }
@@ -304,6 +364,5 @@ static int template_one(struct loading *l, json_t *v) {
 }
 
 int load_post_processor(struct tokenizer *t, json_t *v, const char *name, struct err *e) {
-    struct loading l = {t, name, "post_processor", e, 0};
-    return each(&l, v, "processors", template_one);
+    return load_part(t, "post_processor", v, "processors", template_one, name, e);
 }

@@ -43,6 +43,17 @@ static void replace(struct tokenizer_work *w, const struct norm_step *s, const c
     buf_put(out, p + at, n - at);
 }
 
+static void lowercase(const char *p, size_t n, struct buf *out) {
+    const uint8_t *s = (const uint8_t *)p, *end = s + n;
+    while (s < end) {
+        uint32_t low[2];
+        char four[4];
+        int k = unicode_lower(utf8_next(&s), low);
+        for (int i = 0; i < k; i++)
+            buf_put(out, four, utf8_put(low[i], four));
+    }
+}
+
 void normalize_piece(struct tokenizer_work *w, const char **p, size_t *n) {
     struct buf *out = &w->norm_a, *other = &w->norm_b;
     for (int i = 0; i < w->t->nnorms && *n && !w->failed; i++) {
@@ -77,6 +88,9 @@ void normalize_piece(struct tokenizer_work *w, const char **p, size_t *n) {
         case STEP_PREPEND:
             buf_put(out, s->a.p, s->a.n);
             buf_put(out, *p, *n);
+            break;
+        case STEP_LOWERCASE:
+            lowercase(*p, *n, out);
             break;
         default:
             replace(w, s, *p, *n, out);

@@ -66,4 +66,17 @@ int tokenizer_count(const struct tokenizer *t, struct tokenizer_work *w, const c
 int tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, unsigned flags,
                      struct buf *out, struct err *e) MUST_USE;
 
+/* Decoding as ids come, one at a time, as a server writes its answer: text is given out once no
+ * later id can change it, so a character whose bytes come in several tokens comes whole. As the
+ * DecodeStream of Hugging Face's library. */
+struct tokenizer_stream;
+/* flags: enum tokenizer_decode_flag. NULL when memory runs out. Free it before its tokenizer. */
+struct tokenizer_stream *tokenizer_stream_new(const struct tokenizer *t, unsigned flags);
+void tokenizer_stream_free(struct tokenizer_stream *s); /* NULL is fine */
+/* Appends to out what id settles; nothing when a character is still open. Errors: memory. */
+int tokenizer_stream_push(struct tokenizer_stream *s, uint32_t id, struct buf *out,
+                          struct err *e) MUST_USE;
+/* Appends what is still open (U+FFFD for a character that was never completed) and starts anew. */
+int tokenizer_stream_end(struct tokenizer_stream *s, struct buf *out, struct err *e) MUST_USE;
+
 #endif

@@ -22,7 +22,7 @@ struct merge {
     uint32_t rank, id;
 };
 
-enum norm_kind { STEP_FORM, STEP_PREPEND, STEP_REPLACE, STEP_STRIP };
+enum norm_kind { STEP_FORM, STEP_PREPEND, STEP_REPLACE, STEP_STRIP, STEP_LOWERCASE };
 struct norm_step {
     enum norm_kind kind;
     struct norm *form;
@@ -94,6 +94,7 @@ struct tokenizer {
 
     /* the model */
     struct str *text;  /* by id: as the file has it; p NULL: no such id */
+    struct str *shown; /* by id: as decoded; the same array unless an added token is normalized */
     struct str *bytes; /* by id: as looked up; the same array unless byte-level */
     uint32_t nids, model_vocab;
     bool *special; /* by id */

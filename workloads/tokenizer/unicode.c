@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 static const char names[UC_COUNT][3] = {"Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd",
                                         "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm",
@@ -252,4 +253,31 @@ void utf8_lossy(const char *p, size_t n, struct buf *out) {
         buf_put(out, "\xEF\xBF\xBD", 3);
         p += good + bad, n -= good + bad;
     }
+}
+
+/* Simple lower case, but for the one character whose lower case is two, and for pairs of Unicode 16
+ * and 17, which utf8proc 2.8 (Unicode 15) does not have. step: from one capital to the next. */
+int unicode_lower(uint32_t c, uint32_t out[2]) {
+    static const struct {
+        uint32_t from, last, step;
+        int32_t to; /* offset */
+    } young[] = {
+        {0x1C89, 0x1C89, 1, 1},      {0xA7CB, 0xA7CB, 1, 0x264 - 0xA7CB},
+        {0xA7CC, 0xA7CE, 2, 1},      {0xA7D2, 0xA7D4, 2, 1},
+        {0xA7DA, 0xA7DA, 1, 1},      {0xA7DC, 0xA7DC, 1, 0x19B - 0xA7DC},
+        {0x10D50, 0x10D65, 1, 0x20}, {0x16EA0, 0x16EB8, 1, 0x1B},
+    };
+    if (c < 0x80) {
+        out[0] = c >= 'A' && c <= 'Z' ? c + 32 : c;
+        return 1;
+    }
+    if (c == 0x130) {
+        out[0] = 'i', out[1] = 0x307;
+        return 2;
+    }
+    out[0] = (uint32_t)utf8proc_tolower((int32_t)c);
+    for (size_t i = 0; out[0] == c && i < sizeof young / sizeof *young; i++)
+        if (c >= young[i].from && c <= young[i].last && (c - young[i].from) % young[i].step == 0)
+            out[0] = (uint32_t)((int32_t)c + young[i].to);
+    return 1;
 }

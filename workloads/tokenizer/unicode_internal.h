@@ -76,6 +76,9 @@ size_t utf8_put(uint32_t c, char *out); /* up to 4 bytes */
 size_t utf8_valid(const char *p, size_t n, size_t *bad);
 void utf8_lossy(const char *p, size_t n, struct buf *out); /* appends, ill-formed parts as U+FFFD */
 
+/* Lower case of one character, as code points in out; returns how many (1 or 2). */
+int unicode_lower(uint32_t c, uint32_t out[2]);
+
 /* Normal forms. A struct is made once at load. */
 enum norm_form { NORM_NFC, NORM_NFD, NORM_NFKC, NORM_NFKD };
 struct norm;
