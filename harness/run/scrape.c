@@ -96,7 +96,7 @@ static int get(struct scraper *s, struct target *t) {
     return rc;
 }
 
-static int read_target(struct scraper *s, struct target *t) {
+static void read_target(struct scraper *s, struct target *t) {
     int64_t begin = clock_now_ns();
     int rc = get(s, t);
     int64_t took = clock_now_ns() - begin;
@@ -116,13 +116,11 @@ static int read_target(struct scraper *s, struct target *t) {
         s->memory = true;
         s->log->full = true;
     }
-    return rc;
 }
 
 static void read_round(struct scraper *s) {
     for (int i = 0; i < s->ntargets && !s->memory; i++)
-        if (read_target(s, &s->target[i]))
-            continue;
+        read_target(s, &s->target[i]);
     s->round++;
 }
 
@@ -164,15 +162,19 @@ int scraper_start(struct scraper *s, struct err *e) {
     return s->started ? 0 : err_set(e, ASSAY_EENV, "cannot start the thread that reads /metrics");
 }
 
+static void stop_thread(struct scraper *s) {
+    if (!s->started)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->thread, NULL);
+    s->started = false;
+}
+
 void scraper_stop(struct scraper *s) {
-    if (s->started) {
-        pthread_mutex_lock(&s->lock);
-        s->stopping = true;
-        pthread_cond_signal(&s->wake);
-        pthread_mutex_unlock(&s->lock);
-        pthread_join(s->thread, NULL);
-        s->started = false;
-    }
+    stop_thread(s);
     read_round(s);
 }
 
@@ -270,13 +272,7 @@ int scraper_open(const char *const *urls, int nurls, bool optional, int64_t orig
 void scraper_free(struct scraper *s) {
     if (!s)
         return;
-    if (s->started) {
-        pthread_mutex_lock(&s->lock);
-        s->stopping = true;
-        pthread_cond_signal(&s->wake);
-        pthread_mutex_unlock(&s->lock);
-        pthread_join(s->thread, NULL);
-    }
+    stop_thread(s);
     curl_easy_cleanup(s->easy);
     curl_slist_free_all(s->headers);
     pthread_cond_destroy(&s->wake);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,58 +38,59 @@ static long get(const char *base, const char *path, char *body) {
     return status;
 }
 
-Test(cli_serve, is_ready_when_it_says_so_and_ends_at_a_signal) {
-    char path[512], line[256], body[4096];
+/* `assay serve` with a simulated chip, and the one line that it prints: its URL. */
+struct served {
+    pid_t pid;
+    FILE *out;
+    char url[256];
+};
+
+static struct served serve_start(void) {
+    struct served v = {0};
+    char path[512];
     const char *build = getenv("ASSAY_BUILD");
     int out[2];
     snprintf(path, sizeof path, "%s/assay", build && *build ? build : "build");
     cr_assert(eq(int, pipe(out), 0));
-    pid_t pid = fork();
-    if (!pid) {
+    v.pid = fork();
+    if (!v.pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves no server behind */
         dup2(out[1], 1);
         close(out[0]);
         execl(path, path, "serve", "llama3.1-8b", "-o", "chip=v6e", "--port", "0", "--quiet", NULL);
         _exit(127);
     }
     close(out[1]);
-    FILE *f = fdopen(out[0], "r");
-    CHECK(fgets(line, sizeof line, f), "it printed nothing");
-    line[strcspn(line, "\n")] = '\0';
-    cr_assert(eq(int, strncmp(line, "http://127.0.0.1:", 17), 0));
-    cr_assert(eq(long, get(line, "/health", body), 200));
-    cr_assert(eq(long, get(line, "/v1/models", body), 200));
+    v.out = fdopen(out[0], "r");
+    CHECK(fgets(v.url, sizeof v.url, v.out), "it printed nothing");
+    v.url[strcspn(v.url, "\n")] = '\0';
+    return v;
+}
+
+Test(cli_serve, is_ready_when_it_says_so_and_ends_at_a_signal) {
+    char body[4096], line[256];
+    struct served v = serve_start();
+    cr_assert(eq(int, strncmp(v.url, "http://127.0.0.1:", 17), 0));
+    cr_assert(eq(long, get(v.url, "/health", body), 200));
+    cr_assert(eq(long, get(v.url, "/v1/models", body), 200));
     CHECK(strstr(body, "sim/v6e"), "%s", body);
     CHECK(strstr(body, "llama3.1-8b"), "%s", body);
-    kill(pid, SIGTERM);
+    kill(v.pid, SIGTERM);
     int status;
-    waitpid(pid, &status, 0);
+    waitpid(v.pid, &status, 0);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    CHECK(!fgets(line, sizeof line, f), "more than the URL on stdout: %s", line);
-    fclose(f);
+    CHECK(!fgets(line, sizeof line, v.out), "more than the URL on stdout: %s", line);
+    fclose(v.out);
 }
 
 /* A run against our own server reads the server's counters beside it: the tokens agree, the series are
  * verified, and --scrape off reads nothing. A page that is no metrics page is refused when asked for. */
 Test(cli_serve, a_run_keeps_what_the_server_says) {
-    char path[512], line[256], args[1024];
-    const char *build = getenv("ASSAY_BUILD");
-    int out[2];
-    snprintf(path, sizeof path, "%s/assay", build && *build ? build : "build");
-    cr_assert(eq(int, pipe(out), 0));
-    pid_t pid = fork();
-    if (!pid) {
-        dup2(out[1], 1);
-        close(out[0]);
-        execl(path, path, "serve", "llama3.1-8b", "-o", "chip=v6e", "--port", "0", "--quiet", NULL);
-        _exit(127);
-    }
-    close(out[1]);
-    FILE *f = fdopen(out[0], "r");
-    CHECK(fgets(line, sizeof line, f), "it printed nothing");
-    line[strcspn(line, "\n")] = '\0';
+    char args[1024];
+    struct served s = serve_start();
     static const char run[] = "run chat-serving --backend http -o url=%s --requests 20 --pattern concurrency:10 "
                               "--isl 50 --osl 10 --json --scrape-interval 50ms --scrape %s";
-    snprintf(args, sizeof args, run, line, "auto");
+    snprintf(args, sizeof args, run, s.url, "auto");
     const struct child *c = assay(args);
     CHECK(c->status == 0 || c->status == 1, "%d: %s", c->status, c->err);
     json_t *v = child_object(c), *server = json_object_get(v, "server");
@@ -105,20 +107,19 @@ Test(cli_serve, a_run_keeps_what_the_server_says) {
     CHECK(strstr(c->out, "generation tokens, whole run"), "%s", c->out);
     c = assay("query server --json");
     CHECK(strstr(c->out, "server_tokens"), "%s", c->out);
-    snprintf(args, sizeof args, run, line, "off");
+    snprintf(args, sizeof args, run, s.url, "off");
     v = child_object(assay(args));
     CHECK(!json_object_get(v, "server"), "--scrape off read something");
     json_decref(v);
     char url[300];
-    snprintf(url, sizeof url, "%s/health", line);
-    snprintf(args, sizeof args, run, line, url);
+    snprintf(url, sizeof url, "%s/health", s.url);
+    snprintf(args, sizeof args, run, s.url, url);
     c = assay(args);
     CHECK(c->status == 3 || c->status == 2, "%d: %s", c->status, c->err);
     CHECK(strstr(c->err, "/health"), "%s", c->err);
-    kill(pid, SIGTERM);
-    int status;
-    waitpid(pid, &status, 0);
-    fclose(f);
+    kill(s.pid, SIGTERM);
+    waitpid(s.pid, NULL, 0);
+    fclose(s.out);
 }
 
 Test(cli_serve, wrong_use) {
