@@ -5,9 +5,11 @@
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <curl/curl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +29,7 @@ static struct h2 start(const char *mode, const char *tokens, const char *gap_ms,
     cr_assert(zero(int, pipe(out)));
     pid_t pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing outlives a failed test */
         dup2(in[0], 0);
         dup2(out[1], 1);
         close(in[1]);

@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <ftw.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -83,6 +85,7 @@ const struct child *assay(const char *args) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing outlives a failed test */
         dup2(out[1], 1);
         dup2(err[1], 2);
         close(out[0]);

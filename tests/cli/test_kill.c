@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ static bool run_and_kill(const char *exe, const char *db, int64_t ns, char *out,
     cr_assert(eq(int, pipe(fd), 0));
     pid_t pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing outlives a failed test */
         dup2(fd[1], 1);
         int null = open("/dev/null", O_WRONLY);
         dup2(null, 2);

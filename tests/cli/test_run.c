@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -213,6 +214,7 @@ Test(cli_run, an_interrupted_run_is_4_and_stored) {
     snprintf(path, sizeof path, "%s/assay", build && *build ? build : "build");
     pid_t pid = fork();
     if (!pid) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* nothing outlives a failed test */
         setenv("XDG_DATA_HOME", home, 1);
         unsetenv("ASSAY_DB");
         int null = open("/dev/null", O_WRONLY);
