@@ -221,10 +221,12 @@ static int put_extra(struct buf *tail, const struct body_options *o, struct err 
     static const char *const own[] = {"model",
                                       "prompt",
                                       "messages",
+                                      "input",
                                       "stream",
                                       "stream_options",
                                       "max_tokens",
                                       "max_completion_tokens",
+                                      "max_output_tokens",
                                       "min_tokens",
                                       "ignore_eos",
                                       "temperature"};
@@ -243,6 +245,11 @@ static int put_extra(struct buf *tail, const struct body_options *o, struct err 
                          own[i]);
             goto out;
         }
+    if (o->protocol->system_apart && json_object_get(extra, "system")) {
+        rc = err_set(e, ASSAY_EUSAGE,
+                     "-o extra: member 'system' belongs to the workload's messages");
+        goto out;
+    }
     if (json_object_size(extra)) {
         text = json_dumps(extra, JSON_COMPACT);
         if (!text) {

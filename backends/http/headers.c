@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { SECRET_FILE_MAX_BYTES = 64 * 1024, SECRETS_MAX_BYTES = 1024 * 1024, SECRET_MIN_BYTES = 4 };
 
@@ -160,6 +161,15 @@ static int from_file(struct http *h, const char *path, struct err *e) {
     return rc;
 }
 
+/* A header of the line's name is there already. */
+static bool has_header(const struct http *h, const char *line) {
+    size_t n = strcspn(line, ":") + 1;
+    for (const struct curl_slist *p = h->headers; p; p = p->next)
+        if (!strncasecmp(p->data, line, n))
+            return true;
+    return false;
+}
+
 int headers_make(struct http *h, struct err *e) {
     static const char *const fixed[] = {"Content-Type: application/json",
                                         "Accept: text/event-stream, application/json",
@@ -180,6 +190,9 @@ int headers_make(struct http *h, struct err *e) {
         rc = each_line(h, h->o.header_env, "header_env", environment_line, e);
     if (!rc && h->o.header_file)
         rc = from_file(h, h->o.header_file, e);
+    for (const char *const *p = h->protocol->headers; *p && !rc; p++)
+        if (!has_header(h, *p))
+            rc = add(h, *p, e);
     return rc ? rc : buf_check(&h->secrets, "headers", e);
 }
 

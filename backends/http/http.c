@@ -1,4 +1,4 @@
-/* Backend `http`: a client of OpenAI-style endpoints that times what it reads as exactly as one
+/* Backend `http`: a client of OpenAI- and Anthropic-style endpoints that times what it reads as exactly as one
  * thread can. The vtable, the options and the set-up are here; a request's life is in stream.c,
  * waiting in loop.c, what an endpoint says of itself in endpoint.c, the
  * choice among several in route.c, trying again in retry.c. */
@@ -12,16 +12,18 @@
 #include <string.h>
 #include <sys/resource.h>
 
+static const char *const whens[] = {"auto", "on", "off", NULL};
 static const char *const prompts[] = {"ids", "text", NULL};
 static const char *const verifies[] = {"off", "on", "fail", NULL};
 static const char *const versions[] = {"1.1", "2", NULL};
 static const char *const salts[] = {"off", "request", "session", NULL};
-static const char *const max_fields[] = {"auto", "max_tokens", "max_completion_tokens", NULL};
+static const char *const max_fields[] = {"auto", "max_tokens", "max_completion_tokens",
+                                         "max_output_tokens", NULL};
 
 #define AT(f) offsetof(struct http_options, f)
 const struct option http_options_table[] = {
     {"url", OPT_STR, AT(url), .flags = OPTION_REQUIRED,
-     .help = "http://host:port, or with a path ending in /v1 or …/completions; several endpoints: "
+     .help = "http://host:port, or with a path ending in /v1 or in an API's own; several endpoints: "
              "separated by commas"},
     {"route", OPT_ENUM, AT(route), .choices = route_names, .def = "round-robin",
      .help = "which of several endpoints a request goes to"},
@@ -29,7 +31,7 @@ const struct option http_options_table[] = {
      .help = "2: many streams a connection; https negotiates it, http takes it for granted"},
     {"unix_socket", OPT_STR, AT(unix_socket),
      .help = "path of a Unix socket to connect to instead"},
-    {"api", OPT_ENUM, AT(api), .choices = protocol_names, .def = "completions", .help = "which API to speak"},
+    {"api", OPT_ENUM, AT(api), .choices = protocol_names, .def = "completions", .help = "which API to speak: OpenAI's completions, chat and responses, Anthropic's messages"},
     {"model", OPT_STR, AT(model), .help = "served name; default: asked from the endpoint"},
     {"stream", OPT_BOOL, AT(stream), .def = "on", .help = "ask for server-sent events"},
     {"prompt", OPT_ENUM, AT(prompt), .choices = prompts, .def = "ids",
@@ -42,9 +44,9 @@ const struct option http_options_table[] = {
     {"header_file", OPT_STR, AT(header_file), .flags = OPTION_SECRET,
      .help = "file of 'Name: value' lines sent with every request"},
     {"api_key_env", OPT_STR, AT(api_key_env), .flags = OPTION_SECRET,
-     .help = "environment variable that holds the bearer key"},
+     .help = "environment variable that holds the key (bearer, or x-api-key for messages)"},
     {"api_key_file", OPT_STR, AT(api_key_file), .flags = OPTION_SECRET,
-     .help = "file that holds the bearer key"},
+     .help = "file that holds the key"},
     {"ca_file", OPT_STR, AT(ca_file), .help = "https: trusted certificates (PEM)"},
     {"tls_verify", OPT_BOOL, AT(tls_verify), .def = "on", .help = "https: check the certificate"},
     {"proxy", OPT_STR, AT(proxy), .help = "proxy URL; the environment's is never used"},
@@ -72,12 +74,14 @@ const struct option http_options_table[] = {
      .help = "part of the requests that the client gives up while they stream"},
     {"cancel_tokens", OPT_I64, AT(cancel_tokens), .unit = "token events", .min = 1, .max = 1e9,
      .def = "1", .help = "after which it gives up"},
-    {"ignore_eos", OPT_BOOL, AT(ignore_eos), .def = "on", .help = "send ignore_eos: true"},
-    {"min_tokens", OPT_BOOL, AT(min_tokens), .def = "on",
-     .help = "send min_tokens = output length"},
+    {"ignore_eos", OPT_ENUM, AT(ignore_eos), .choices = whens, .def = "auto",
+     .help = "send ignore_eos: true; auto: where the API has it"},
+    {"min_tokens", OPT_ENUM, AT(min_tokens), .choices = whens, .def = "auto",
+     .help = "send min_tokens = output length; auto: where the API has it"},
     {"max_tokens_field", OPT_ENUM, AT(max_tokens_field), .choices = max_fields, .def = "auto",
-     .help = "auto: max_completion_tokens for chat, max_tokens for completions"},
-    {"include_usage", OPT_BOOL, AT(include_usage), .def = "on", .help = "ask for a usage event"},
+     .help = "auto: what the API calls it; max_completion_tokens for chat"},
+    {"include_usage", OPT_ENUM, AT(include_usage), .choices = whens, .def = "auto",
+     .help = "ask for a usage event; auto: where the API has to be asked"},
     {"continuous_usage", OPT_BOOL, AT(continuous_usage), .def = "off",
      .help = "ask for usage on every event: exact tokens per event (vLLM, SGLang)"},
     {"return_token_ids", OPT_BOOL, AT(return_token_ids), .def = "off",
@@ -267,6 +271,27 @@ static int64_t connections_each(const struct http *h, int64_t in_flight) {
     return (n + each - 1) / each;
 }
 
+/* The optional members of requests: as asked, else those that the API has. */
+static unsigned choose_fields(const struct http *h) {
+    const struct http_options *o = &h->o;
+    const struct {
+        int when;
+        unsigned field;
+    } rows[] = {
+        {o->ignore_eos, FIELD_IGNORE_EOS},
+        {o->min_tokens, FIELD_MIN_TOKENS},
+        {o->include_usage, FIELD_INCLUDE_USAGE},
+        {o->continuous_usage ? WHEN_ON : WHEN_OFF, FIELD_CONTINUOUS_USAGE},
+        {o->return_token_ids ? WHEN_ON : WHEN_OFF, FIELD_RETURN_TOKEN_IDS},
+    };
+    unsigned fields = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].when == WHEN_ON ||
+            (rows[i].when == WHEN_AUTO && h->protocol->fields & rows[i].field))
+            fields |= rows[i].field;
+    return fields;
+}
+
 static void http_close(struct backend *b);
 
 static int http_open(const struct backend_open_args *args, struct backend **out, struct err *e) {
@@ -303,10 +328,7 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
         .text = o->prompt == PROMPT_TEXT,
         .model = h->model,
         .max_tokens_key = o->max_tokens_field ? max_fields[o->max_tokens_field] : NULL,
-        .fields = (o->min_tokens ? FIELD_MIN_TOKENS : 0) | (o->ignore_eos ? FIELD_IGNORE_EOS : 0) |
-                  (o->include_usage ? FIELD_INCLUDE_USAGE : 0) |
-                  (o->continuous_usage ? FIELD_CONTINUOUS_USAGE : 0) |
-                  (o->return_token_ids ? FIELD_RETURN_TOKEN_IDS : 0),
+        .fields = choose_fields(h),
         .stream = o->stream,
         .temperature = o->temperature,
         .extra = o->extra,
@@ -597,7 +619,7 @@ static json_t *http_observe(struct backend *b) {
 const struct backend_ops backend_http = {
     .abi = BACKEND_ABI,
     .name = "http",
-    .summary = "a client of OpenAI-style endpoints, streaming or not: measures a real server",
+    .summary = "a client of OpenAI- and Anthropic-style endpoints, streaming or not: measures a real server",
     .version = "1",
     .caps = BACKEND_SERVING,
     .options = http_options_table,

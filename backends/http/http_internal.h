@@ -12,6 +12,7 @@
 #include "backends/http/sse.h"
 #include "backends/http/talk.h"
 
+enum http_when { WHEN_AUTO, WHEN_ON, WHEN_OFF }; /* auto: where the API has it */
 enum http_prompt { PROMPT_IDS, PROMPT_TEXT };
 enum http_verify { VERIFY_OFF, VERIFY_ON, VERIFY_FAIL };
 enum http_version { HTTP_1_1, HTTP_2 };
@@ -21,7 +22,8 @@ struct http_options {
         *extra;
     const char *header_env, *header_file;
     int api, prompt, verify_length, max_tokens_field, http, route;
-    bool stream, ignore_eos, min_tokens, include_usage, continuous_usage, return_token_ids;
+    int ignore_eos, min_tokens, include_usage; /* enum http_when */
+    bool stream, continuous_usage, return_token_ids;
     bool reuse, prewarm, tls_verify;
     int64_t timeout_connect_ns, timeout_first_token_ns, timeout_idle_ns, timeout_total_ns,
         timeout_drain_ns;
@@ -109,14 +111,16 @@ struct slot {
     enum slot_mode mode;
     int status;
     bool is_json;      /* by Content-Type */
-    bool done_seen;    /* [DONE] */
+    bool done_seen;    /* [DONE], or the API's last event */
     bool finish_seen;  /* a finish_reason */
+    bool fail_put;     /* its failure is in the event log already */
     bool ids_complete; /* every token event had token_ids */
     uint32_t token_events;
     int64_t ids;        /* sum of token_ids */
     int64_t cumulative; /* last completion_tokens of an event with choices; -1 = none */
-    int64_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens; /* -1 = not given */
-    int fail;                                                                  /* enum fail_class */
+    int64_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens,
+        written_tokens; /* -1 = not given */
+    int fail;           /* enum fail_class */
 };
 
 /* What the metrics do not show; told in the record's details. */

@@ -17,7 +17,7 @@ enum request_field {
     FIELD_RETURN_TOKEN_IDS = 1 << 4, /* return_token_ids */
 };
 
-enum http_api { API_COMPLETIONS, API_CHAT, API_COUNT };
+enum http_api { API_COMPLETIONS, API_CHAT, API_RESPONSES, API_MESSAGES, API_COUNT };
 
 struct protocol {
     const char *name;           /* of -o api */
@@ -25,8 +25,15 @@ struct protocol {
     const char *prompt_key;     /* of the prompt or the array of messages */
     const char *max_tokens_key; /* of the output length, when the server is not known to differ */
     bool messages;              /* the prompt is an array of {role, content} */
+    bool system_apart;          /* no role "system": that message is a member beside the array */
     unsigned fields;            /* enum request_field that the API knows */
     const char *auth;           /* the header line up to the key */
+    const char *headers[2];     /* further header lines, unless the user sets them */
+
+    enum scan_dialect dialect;
+    bool end_event;     /* a stream ends with an event of its own, not with a reason to finish */
+    bool cached_beside; /* usage counts cached input tokens beside the others, not among them */
+    const char *no_end; /* what to say of a stream without its end */
 };
 
 extern const struct protocol protocols[API_COUNT];      /* by enum http_api */

@@ -1,31 +1,15 @@
-/* The key scan: one pass, no allocation, no tree.
+/* The key scan: one pass, no allocation, no tree. Here: reading of values, and the events of chat and
+ * text completions; events of other dialects are in scan_typed.c.
  *
  * Each object whose keys matter is a table of rows; a row names a key and the function that reads
  * its value. All else is skipped with the grammar checked. */
-#include "backends/http/scan.h"
+#include "backends/http/scan_internal.h"
 
 #include <string.h>
 
-enum { SKIP_DEPTH_MAX = 256, KEY_ROWS_MAX = 16 };
+enum { SKIP_DEPTH_MAX = 256 };
 
-struct scanner {
-    const char *p, *end;
-    struct scan *out;
-    enum scan_result failure; /* why a function returned false */
-};
-
-/* Readers return false with s->failure set. */
-typedef bool value_fn(struct scanner *s);
-
-struct key_row {
-    const char *name;
-    size_t length;
-    value_fn *read;
-};
-#define KEY(name, read)                                                                            \
-    { name, sizeof name - 1, read }
-
-static bool slow(struct scanner *s) {
+bool scan_slow(struct scanner *s) {
     s->failure = SCAN_SLOW;
     return false;
 }
@@ -44,6 +28,10 @@ static void skip_space(struct scanner *s) {
 static char peek(struct scanner *s) {
     skip_space(s);
     return s->p < s->end ? *s->p : '\0';
+}
+
+char scan_peek(struct scanner *s) {
+    return peek(s);
 }
 
 static bool take(struct scanner *s, char c) {
@@ -102,7 +90,7 @@ static void skip_plain(struct scanner *s) {
 
 /* At an opening quote. The raw bytes between the quotes go to *raw; *escaped: it holds a backslash.
  */
-static bool take_string(struct scanner *s, struct str *raw, bool *escaped) {
+bool scan_take_string(struct scanner *s, struct str *raw, bool *escaped) {
     if (!take(s, '"'))
         return false;
     raw->p = s->p;
@@ -162,7 +150,7 @@ static bool skip_number(struct scanner *s, bool *integer) {
     }
     if (exponent ? s->p - exponent > 2 || exponent - from > 150
                  : s->p - from > (*integer ? 18 : 150))
-        return slow(s);
+        return scan_slow(s);
     return true;
 }
 
@@ -179,7 +167,7 @@ static bool skip_scalar(struct scanner *s) {
     bool flag;
     switch (peek(s)) {
     case '"':
-        return take_string(s, &raw, &flag);
+        return scan_take_string(s, &raw, &flag);
     case 't':
         return skip_word(s, "true");
     case 'f':
@@ -194,18 +182,18 @@ static bool skip_scalar(struct scanner *s) {
 static bool skip_key(struct scanner *s) {
     struct str raw;
     bool escaped;
-    return take_string(s, &raw, &escaped) && take(s, ':');
+    return scan_take_string(s, &raw, &escaped) && take(s, ':');
 }
 
 /* Any value, nested to SKIP_DEPTH_MAX, grammar checked, without recursion. */
-static bool skip_value(struct scanner *s) {
+bool scan_skip_value(struct scanner *s) {
     uint64_t is_object[SKIP_DEPTH_MAX / 64] = {0};
     int depth = 0;
     for (;;) {
         char c = peek(s);
         if (c == '{' || c == '[') {
             if (depth == SKIP_DEPTH_MAX)
-                return slow(s);
+                return scan_slow(s);
             uint64_t bit = UINT64_C(1) << (depth % 64);
             is_object[depth / 64] = (is_object[depth / 64] & ~bit) | (c == '{' ? bit : 0);
             depth++;
@@ -248,9 +236,9 @@ static bool skip_null(struct scanner *s, bool *was_null) {
 
 /* An object whose keys are looked up in rows. An escaped key might be any of them, and a repeated
  * one replaces what came before: both are rare enough for the tree. */
-static bool read_object(struct scanner *s, const struct key_row *rows) {
+bool scan_object(struct scanner *s, const struct key_row *rows) {
     if (peek(s) != '{')
-        return slow(s);
+        return scan_slow(s);
     s->p++;
     if (peek(s) == '}') {
         s->p++;
@@ -260,20 +248,20 @@ static bool read_object(struct scanner *s, const struct key_row *rows) {
     for (;;) {
         struct str key;
         bool escaped;
-        if (!take_string(s, &key, &escaped) || !take(s, ':'))
+        if (!scan_take_string(s, &key, &escaped) || !take(s, ':'))
             return false;
         if (escaped)
-            return slow(s);
+            return scan_slow(s);
         const struct key_row *row = rows;
         while (row->name && (row->length != key.n || memcmp(row->name, key.p, key.n)))
             row++;
         if (row->name) {
             unsigned bit = 1u << (row - rows);
             if (seen & bit)
-                return slow(s);
+                return scan_slow(s);
             seen |= bit;
         }
-        if (!(row->name ? row->read(s) : skip_value(s)))
+        if (!(row->name ? row->read(s) : scan_skip_value(s)))
             return false;
         char c = peek(s);
         if (c == '}') {
@@ -285,24 +273,32 @@ static bool read_object(struct scanner *s, const struct key_row *rows) {
     }
 }
 
-static bool read_object_or_null(struct scanner *s, const struct key_row *rows) {
+bool scan_object_or_null(struct scanner *s, const struct key_row *rows) {
     bool was_null;
     if (!skip_null(s, &was_null))
         return false;
-    return was_null || read_object(s, rows);
+    return was_null || scan_object(s, rows);
 }
 
-/* A string or null; flag is raised when it is not empty. */
-static bool read_text(struct scanner *s, unsigned flag) {
+bool scan_nonempty(struct scanner *s, bool *any) {
     bool was_null, escaped;
     struct str raw;
     if (!skip_null(s, &was_null) || was_null)
         return was_null;
     if (peek(s) != '"')
-        return slow(s);
-    if (!take_string(s, &raw, &escaped))
+        return scan_slow(s);
+    if (!scan_take_string(s, &raw, &escaped))
         return false;
-    if (raw.n)
+    *any |= raw.n > 0;
+    return true;
+}
+
+/* A string or null; flag is raised when it is not empty. */
+static bool read_text(struct scanner *s, unsigned flag) {
+    bool any = false;
+    if (!scan_nonempty(s, &any))
+        return false;
+    if (any)
         s->out->flags |= flag;
     return true;
 }
@@ -326,7 +322,7 @@ static bool count_array(struct scanner *s, int64_t *n) {
     if (!skip_null(s, &was_null) || was_null)
         return was_null;
     if (peek(s) != '[')
-        return slow(s);
+        return scan_slow(s);
     s->p++;
     *n = 0;
     if (peek(s) == ']') {
@@ -334,9 +330,32 @@ static bool count_array(struct scanner *s, int64_t *n) {
         return true;
     }
     for (;;) {
-        if (!skip_value(s))
+        if (!scan_skip_value(s))
             return false;
         ++*n;
+        if (peek(s) == ']') {
+            s->p++;
+            return true;
+        }
+        if (!take(s, ','))
+            return false;
+    }
+}
+
+bool scan_array_or_null(struct scanner *s, value_fn *element) {
+    bool was_null;
+    if (!skip_null(s, &was_null) || was_null)
+        return was_null;
+    if (peek(s) != '[')
+        return scan_slow(s);
+    s->p++;
+    if (peek(s) == ']') {
+        s->p++;
+        return true;
+    }
+    for (;;) {
+        if (!element(s))
+            return false;
         if (peek(s) == ']') {
             s->p++;
             return true;
@@ -360,9 +379,9 @@ static bool read_function_call(struct scanner *s) {
     if (!skip_null(s, &was_null) || was_null)
         return was_null;
     if (peek(s) != '{')
-        return slow(s);
+        return scan_slow(s);
     s->out->flags |= SCAN_TOOL_CALL;
-    return skip_value(s);
+    return scan_skip_value(s);
 }
 
 static bool read_token_ids(struct scanner *s) {
@@ -380,11 +399,11 @@ static bool read_finish_reason(struct scanner *s) {
     if (!skip_null(s, &was_null) || was_null)
         return was_null;
     if (peek(s) != '"')
-        return slow(s);
-    if (!take_string(s, &raw, &escaped))
+        return scan_slow(s);
+    if (!scan_take_string(s, &raw, &escaped))
         return false;
     if (escaped)
-        return slow(s);
+        return scan_slow(s);
     if (raw.n)
         s->out->flags |= SCAN_FINISH;
     if (raw.n == 6 && !memcmp(raw.p, "length", 6))
@@ -404,7 +423,7 @@ static const struct key_row delta_keys[] = {
 };
 
 static bool read_delta(struct scanner *s) {
-    return read_object_or_null(s, delta_keys);
+    return scan_object_or_null(s, delta_keys);
 }
 
 static const struct key_row choice_keys[] = {
@@ -421,7 +440,7 @@ static bool read_choices(struct scanner *s) {
     if (!skip_null(s, &was_null) || was_null)
         return was_null;
     if (peek(s) != '[')
-        return slow(s);
+        return scan_slow(s);
     s->p++;
     if (peek(s) == ']') {
         s->p++;
@@ -429,7 +448,7 @@ static bool read_choices(struct scanner *s) {
     }
     s->out->flags |= SCAN_CHOICES;
     for (;;) {
-        if (!read_object(s, choice_keys))
+        if (!scan_object(s, choice_keys))
             return false;
         if (peek(s) == ']') {
             s->p++;
@@ -440,19 +459,18 @@ static bool read_choices(struct scanner *s) {
     }
 }
 
-/* A count >= 0, or null. */
-static bool read_count(struct scanner *s, int64_t *out) {
+bool scan_count(struct scanner *s, int64_t *out) {
     bool was_null, integer;
     if (!skip_null(s, &was_null) || was_null)
         return was_null;
     char c = peek(s);
     if (c < '0' || c > '9')
-        return slow(s);
+        return scan_slow(s);
     const char *from = s->p;
     if (!skip_number(s, &integer))
         return false;
     if (!integer || s->p - from > 15)
-        return slow(s);
+        return scan_slow(s);
     int64_t v = 0;
     for (const char *p = from; p < s->p; p++)
         v = v * 10 + (*p - '0');
@@ -461,29 +479,29 @@ static bool read_count(struct scanner *s, int64_t *out) {
 }
 
 static bool read_prompt_tokens(struct scanner *s) {
-    return read_count(s, &s->out->prompt_tokens);
+    return scan_count(s, &s->out->prompt_tokens);
 }
 
 static bool read_completion_tokens(struct scanner *s) {
-    return read_count(s, &s->out->completion_tokens);
+    return scan_count(s, &s->out->completion_tokens);
 }
 
 static bool read_cached_tokens(struct scanner *s) {
-    return read_count(s, &s->out->cached_tokens);
+    return scan_count(s, &s->out->cached_tokens);
 }
 
 static bool read_reasoning_tokens(struct scanner *s) {
-    return read_count(s, &s->out->reasoning_tokens);
+    return scan_count(s, &s->out->reasoning_tokens);
 }
 
 static bool read_prompt_details(struct scanner *s) {
     static const struct key_row keys[] = {KEY("cached_tokens", read_cached_tokens), {0}};
-    return read_object_or_null(s, keys);
+    return scan_object_or_null(s, keys);
 }
 
 static bool read_completion_details(struct scanner *s) {
     static const struct key_row keys[] = {KEY("reasoning_tokens", read_reasoning_tokens), {0}};
-    return read_object_or_null(s, keys);
+    return scan_object_or_null(s, keys);
 }
 
 static const struct key_row usage_keys[] = {
@@ -499,11 +517,11 @@ static bool read_usage(struct scanner *s) {
     if (!skip_null(s, &was_null) || was_null)
         return was_null;
     s->out->flags |= SCAN_USAGE;
-    return read_object(s, usage_keys);
+    return scan_object(s, usage_keys);
 }
 
 /* Truthy: a non-empty string, object or array, true, a number that is not zero. */
-static bool read_error(struct scanner *s) {
+bool scan_error(struct scanner *s) {
     char c = peek(s);
     bool truthy;
     if (c == '{' || c == '[') {
@@ -517,23 +535,23 @@ static bool read_error(struct scanner *s) {
     } else if (c == 'f' || c == 'n') {
         truthy = false;
     } else {
-        return slow(s);
+        return scan_slow(s);
     }
     if (truthy)
         s->out->flags |= SCAN_ERROR;
-    return skip_value(s);
+    return scan_skip_value(s);
 }
 
 /* A string that is exactly "error" marks an error; other kinds of value mean nothing. */
-static bool read_kind(struct scanner *s) {
+bool scan_object_kind(struct scanner *s) {
     struct str raw;
     bool escaped;
     if (peek(s) != '"')
-        return skip_value(s);
-    if (!take_string(s, &raw, &escaped))
+        return scan_skip_value(s);
+    if (!scan_take_string(s, &raw, &escaped))
         return false;
     if (escaped)
-        return slow(s);
+        return scan_slow(s);
     if (raw.n == 5 && !memcmp(raw.p, "error", 5))
         s->out->flags |= SCAN_ERROR;
     return true;
@@ -543,11 +561,11 @@ static bool read_prefix(struct scanner *s, const char *prefix) {
     struct str raw;
     bool escaped;
     if (peek(s) != '"')
-        return skip_value(s);
-    if (!take_string(s, &raw, &escaped))
+        return scan_skip_value(s);
+    if (!scan_take_string(s, &raw, &escaped))
         return false;
     if (escaped)
-        return slow(s);
+        return scan_slow(s);
     size_t n = strlen(prefix);
     if (raw.n >= n && !memcmp(raw.p, prefix, n))
         s->out->flags |= SCAN_SIMULATED;
@@ -558,35 +576,44 @@ static bool read_fingerprint(struct scanner *s) {
     return read_prefix(s, "assay-sim/");
 }
 
-static bool read_model(struct scanner *s) {
+bool scan_model(struct scanner *s) {
     return read_prefix(s, "sim/");
 }
 
 static const struct key_row top_keys[] = {
     KEY("choices", read_choices),
-    KEY("object", read_kind),
-    KEY("model", read_model),
+    KEY("object", scan_object_kind),
+    KEY("model", scan_model),
     KEY("usage", read_usage),
     KEY("system_fingerprint", read_fingerprint),
-    KEY("error", read_error),
-    KEY("type", read_kind),
+    KEY("error", scan_error),
+    KEY("type", scan_object_kind),
     {0},
 };
-_Static_assert(sizeof top_keys / sizeof *top_keys <= KEY_ROWS_MAX, "`seen` has a bit a row");
+_Static_assert(sizeof top_keys / sizeof *top_keys <= SCAN_KEY_ROWS_MAX, "`seen` has a bit a row");
 
 void scan_none(struct scan *out) {
     *out = (struct scan){.token_ids = -1,
                          .prompt_tokens = -1,
                          .completion_tokens = -1,
                          .cached_tokens = -1,
-                         .reasoning_tokens = -1};
+                         .reasoning_tokens = -1,
+                         .written_tokens = -1};
 }
 
-enum scan_result scan_event(const char *p, size_t n, struct scan *out) {
-    scan_none(out);
+bool scan_end(struct scanner *s) {
+    skip_space(s);
+    return s->p == s->end;
+}
+
+static enum scan_result scan_openai(const char *p, size_t n, struct scan *out) {
     struct scanner s = {.p = p, .end = p + n, .out = out, .failure = SCAN_OK};
-    if (!read_object(&s, top_keys))
+    if (!scan_object(&s, top_keys))
         return s.failure;
-    skip_space(&s);
-    return s.p == s.end ? SCAN_OK : SCAN_MALFORMED;
+    return scan_end(&s) ? SCAN_OK : SCAN_MALFORMED;
+}
+
+enum scan_result scan_event(enum scan_dialect d, const char *p, size_t n, struct scan *out) {
+    scan_none(out);
+    return d == SCAN_OPENAI ? scan_openai(p, n, out) : scan_typed(d, p, n, out);
 }

@@ -156,7 +156,8 @@ void slot_clear(struct slot *s) {
     sse_clear(&s->sse);
     s->curl_error[0] = '\0';
     s->out_bytes = 0;
-    s->begun = s->sent = s->read_is_head = s->is_json = s->done_seen = s->finish_seen = false;
+    s->begun = s->sent = s->read_is_head = s->is_json = s->done_seen = s->finish_seen =
+        s->fail_put = false;
     s->read_action = s->read_number = s->read_bytes = 0;
     s->read_ns = s->since_ns = s->before_ns = 0;
     s->mode = MODE_HEAD;
@@ -165,7 +166,7 @@ void slot_clear(struct slot *s) {
     s->token_events = 0;
     s->ids = 0;
     s->cumulative = s->prompt_tokens = s->completion_tokens = s->cached_tokens =
-        s->reasoning_tokens = -1;
+        s->reasoning_tokens = s->written_tokens = -1;
     s->fail = FAIL_NONE;
     s->retry_after_s = s->answer_date_s = -1;
 }

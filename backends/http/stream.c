@@ -87,6 +87,10 @@ static void note_error(struct slot *s, const char *text, size_t n) {
         for (char *hit = h->first_error;
              (hit = memmem(hit, n - (size_t)(hit - h->first_error), secret, k));)
             memset(hit, '*', k);
+        enum { TELLING_BYTES = 4 };
+        while (--k >= TELLING_BYTES) /* a text may have been cut within the secret */
+            if (k <= n && !memcmp(h->first_error + n - k, secret, k))
+                memset(h->first_error + n - k, '*', k);
     }
 }
 
@@ -97,6 +101,14 @@ static void fail(struct slot *s, enum fail_class c, const char *text, size_t n) 
     note_error(s, text, n);
     timer_disarm(s, TIMER_FIRST_TOKEN);
     timer_disarm(s, TIMER_IDLE);
+}
+
+/* An event that says that the request failed: the failure is of its read; the body's end may take long. */
+static void fail_in_band(struct slot *s, const struct sse_event *ev) {
+    fail(s, FAIL_IN_BAND_ERROR, ev->data.p, ev->data.n);
+    put(s, s->read_ns, EVENT_FAIL, s->fail, s->status);
+    s->fail_put = true;
+    timer_arm(s, TIMER_DRAIN, s->read_ns);
 }
 
 static void lied(struct slot *s, enum result_class c, const char *how) {
@@ -121,6 +133,7 @@ static void take_usage(struct slot *s, const struct scan *c) {
     merge(&s->completion_tokens, c->completion_tokens);
     merge(&s->cached_tokens, c->cached_tokens);
     merge(&s->reasoning_tokens, c->reasoning_tokens);
+    merge(&s->written_tokens, c->written_tokens);
 }
 
 /* The largest count of output tokens that can be believed: a server was told where to stop, and what
@@ -179,26 +192,31 @@ static bool is_done_mark(struct str d) {
     return d.n == 6 && !memcmp(d.p, "[DONE]", 6);
 }
 
+/* The API's own end: [DONE], or the last event of an API that has one. */
+static void take_end(struct slot *s) {
+    s->done_seen = true;
+    timer_disarm(s, TIMER_FIRST_TOKEN);
+    timer_disarm(s, TIMER_IDLE);
+    timer_arm(s, TIMER_DRAIN, s->read_ns);
+}
+
 static void on_event(void *ctx, const struct sse_event *ev) {
     struct slot *s = ctx;
     struct http *h = s->h;
     if (s->fail)
         return;
     if (is_done_mark(ev->data)) {
-        s->done_seen = true;
-        timer_disarm(s, TIMER_FIRST_TOKEN);
-        timer_disarm(s, TIMER_IDLE);
-        timer_arm(s, TIMER_DRAIN, s->read_ns);
+        if (!s->done_seen)
+            take_end(s);
         return;
     }
     if (ev->type.n == 5 && !memcmp(ev->type.p, "error", 5)) {
-        fail(s, FAIL_IN_BAND_ERROR, ev->data.p, ev->data.n);
-        timer_arm(s, TIMER_DRAIN, s->read_ns);
+        fail_in_band(s, ev);
         return;
     }
     struct scan c;
     bool slow;
-    enum scan_result r = scan_any(ev->data.p, ev->data.n, &c, &slow);
+    enum scan_result r = scan_any(h->protocol->dialect, ev->data.p, ev->data.n, &c, &slow);
     h->counts.slow_scans += slow;
     if (r != SCAN_OK) {
         if (!s->done_seen)
@@ -212,14 +230,15 @@ static void on_event(void *ctx, const struct sse_event *ev) {
     if (s->done_seen)
         return;
     if (c.flags & SCAN_ERROR) {
-        fail(s, FAIL_IN_BAND_ERROR, ev->data.p, ev->data.n);
-        timer_arm(s, TIMER_DRAIN, s->read_ns);
+        fail_in_band(s, ev);
         return;
     }
     if (c.flags & SCAN_FINISH)
         s->finish_seen = true;
     if (c.flags & SCAN_CHOICES)
         take_tokens(s, &c);
+    if (c.flags & SCAN_END && !s->fail)
+        take_end(s);
 }
 
 static void choose_mode(struct slot *s) {
@@ -427,12 +446,14 @@ static enum fail_class transport_failure(struct slot *s, CURLcode code) {
 }
 
 static void end_of_events(struct slot *s) {
+    const struct protocol *protocol = s->h->protocol;
     struct sse_event ev;
     if (sse_pending(&s->sse, &ev)) {
         /* the standard discards it; a server that forgot the blank line meant it */
         struct scan c;
         bool slow;
-        if (is_done_mark(ev.data) || scan_any(ev.data.p, ev.data.n, &c, &slow) == SCAN_OK) {
+        if (is_done_mark(ev.data) ||
+            scan_any(protocol->dialect, ev.data.p, ev.data.n, &c, &slow) == SCAN_OK) {
             s->h->counts.missing_final_blank_line++;
             on_event(s, &ev);
         }
@@ -443,9 +464,8 @@ static void end_of_events(struct slot *s) {
         fail(s, FAIL_BAD_SSE, "the body holds lines, but none of an event stream", 49);
     else if (!s->token_events)
         fail(s, FAIL_NO_OUTPUT, "the stream ended without a token", 32);
-    else if (!s->done_seen && !s->finish_seen)
-        fail(s, FAIL_NO_TERMINATOR, "the stream ended without finish_reason and without [DONE]",
-             57);
+    else if (!s->done_seen && (!s->finish_seen || protocol->end_event))
+        fail(s, FAIL_NO_TERMINATOR, protocol->no_end, strlen(protocol->no_end));
 }
 
 /* One document instead of a stream: asked for, or answered all the same. There is no first token.
@@ -455,7 +475,8 @@ static void end_of_body(struct slot *s) {
     bool slow;
     if (s->h->o.stream)
         s->h->counts.not_streamed++;
-    if (scan_any(s->answer.p ? s->answer.p : "", s->answer.n, &c, &slow) != SCAN_OK) {
+    if (scan_any(s->h->protocol->dialect, s->answer.p ? s->answer.p : "", s->answer.n, &c, &slow) !=
+        SCAN_OK) {
         if (s->answer.n)
             fail(s, FAIL_BAD_JSON, s->answer.p, s->answer.n);
         else
@@ -521,11 +542,18 @@ static int64_t count_output(struct slot *s, bool *exact) {
  * other tokens than it was made from and a template adds some, hence the room. */
 static int64_t count_input(struct slot *s) {
     enum { TEMPLATE_TOKENS = 4096 };
-    if (s->prompt_tokens > 2 * (int64_t)s->isl + TEMPLATE_TOKENS) {
-        s->h->counts.prompt_beyond_sent++;
-        return 0;
+    int64_t most = 2 * (int64_t)s->isl + TEMPLATE_TOKENS, n = 0;
+    bool beside = s->h->protocol->cached_beside;
+    const int64_t parts[] = {s->prompt_tokens, beside ? s->cached_tokens : 0,
+                             beside ? s->written_tokens : 0};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (parts[i] > most - n) {
+            s->h->counts.prompt_beyond_sent++;
+            return 0;
+        }
+        n += parts[i] > 0 ? parts[i] : 0;
     }
-    return s->prompt_tokens > 0 ? s->prompt_tokens : 0;
+    return n;
 }
 
 /* v as a part of n: in 0..n. */
@@ -570,7 +598,8 @@ void slot_finish(struct slot *s, CURLcode code) {
     h->counts.without_sent += !s->sent;
     struct completion c = {.request = s->request, .fail_class = s->fail};
     if (s->fail) {
-        put(s, end_ns, EVENT_FAIL, s->fail, s->status);
+        if (!s->fail_put)
+            put(s, end_ns, EVENT_FAIL, s->fail, s->status);
     } else {
         int64_t in = count_input(s);
         if (s->cached_tokens > 0 || s->reasoning_tokens > 0)

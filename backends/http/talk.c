@@ -255,13 +255,45 @@ static void put_messages(struct buf *out, const struct talk *t, struct talk_bran
     buf_putc(out, ']');
 }
 
+/* Moves a system message that leads the array at out->p + at to a member `system` behind it. */
+static void set_system_apart(struct buf *out, size_t at) {
+    static const char start[] = "[{\"role\":\"system\",\"content\":\"";
+    enum { START = sizeof start - 1 };
+    if (out->failed || out->n - at < START || memcmp(out->p + at, start, START))
+        return;
+    size_t content = at + START, end = content_end(out->p, out->n, content), from = end + 2;
+    if (from >= out->n || out->p[end + 1] != '}') /* a message with other members: as it is */
+        return;
+    from += out->p[from] == ',';
+    static const char name[] = ",\"system\":\"";
+    if (!buf_reserve(out, sizeof name + end - content + 1))
+        return;
+    buf_puts(out, name);
+    buf_put(out, out->p + content, end - content + 1);
+    memmove(out->p + at + 1, out->p + from, out->n - from);
+    out->n -= from - (at + 1);
+}
+
+/* Recorded tools have the shape that chat wants. */
+static int check_tools(const struct body_template *b, const struct request *r, struct err *e) {
+    if (!r->talk || !r->talk->tools || b->protocol->dialect == SCAN_OPENAI)
+        return 0;
+    return err_set(e, ASSAY_EUSAGE,
+                   "conversation '%s' was recorded with tools in the shape of -o api=chat: expected "
+                   "that API, found '%s'",
+                   r->talk->conversation, b->protocol->name);
+}
+
 int talk_body(struct talk *t, const struct body_template *b, const struct request *r,
               struct buf *out, struct err *e) {
     struct talk_branch *k = NULL;
     bool kept = b->protocol->messages && !r->talk && r->session != REQUEST_NO_SESSION && r->turns > 1;
     int64_t before = 0;
+    int rc = check_tools(b, r, e);
+    if (rc)
+        return rc;
     if (kept) {
-        int rc = find_or_add(t, r, &k, e);
+        rc = find_or_add(t, r, &k, e);
         if (rc)
             return rc;
         before = (int64_t)k->text.n;
@@ -269,17 +301,20 @@ int talk_body(struct talk *t, const struct body_template *b, const struct reques
         k->content_seed = r->content_seed;
     }
     body_begin(b, out);
+    size_t at = out->n;
     if (b->protocol->messages)
         put_messages(out, t, k, r);
     else
         put_flat(out, b, r, salt_of(t, r));
+    if (b->protocol->system_apart)
+        set_system_apart(out, at);
     if (r->talk && r->talk->tools) {
         buf_puts(out, ",\"tools\":");
         buf_put(out, r->talk->tools, r->talk->tools_bytes);
     }
     if (k) {
         t->bytes += (int64_t)k->text.n - before;
-        int rc = buf_check(&k->text, "a conversation", e);
+        rc = buf_check(&k->text, "a conversation", e);
         if (rc)
             return rc;
         if (t->bytes > t->o.history_max_bytes)

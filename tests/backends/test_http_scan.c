@@ -180,20 +180,21 @@ static void check(const char *name, const struct scan *got, const struct scan *w
     cr_assert(eq(i64, got->completion_tokens, want->completion_tokens), "%s", name);
     cr_assert(eq(i64, got->cached_tokens, want->cached_tokens), "%s", name);
     cr_assert(eq(i64, got->reasoning_tokens, want->reasoning_tokens), "%s", name);
+    cr_assert(eq(i64, got->written_tokens, want->written_tokens), "%s", name);
 }
 
 Test(backends_http_scan, shapes) {
     for (int i = 0; i < NSHAPES; i++) {
         struct scan want = {shapes[i].flags,      shapes[i].ids,    shapes[i].prompt,
-                            shapes[i].completion, shapes[i].cached, shapes[i].reasoning};
+                            shapes[i].completion, shapes[i].cached, shapes[i].reasoning, NONE};
         struct scan got;
         bool slow;
-        cr_assert(eq(int, scan_any(shapes[i].json, strlen(shapes[i].json), &got, &slow), SCAN_OK),
+        cr_assert(eq(int, scan_any(SCAN_OPENAI, shapes[i].json, strlen(shapes[i].json), &got, &slow), SCAN_OK),
                   "%s", shapes[i].name);
         check(shapes[i].name, &got, &want);
         json_t *root = json_loads(shapes[i].json, 0, NULL);
         cr_assert(ne(ptr, root, NULL), "%s", shapes[i].name);
-        cr_assert(scan_dom(root, &got));
+        cr_assert(scan_dom(SCAN_OPENAI, root, &got));
         check(shapes[i].name, &got, &want);
         json_decref(root);
     }
@@ -203,7 +204,7 @@ Test(backends_http_scan, shapes) {
 Test(backends_http_scan, usual_shapes_are_fast) {
     for (int i = 0; strcmp(shapes[i].name, "no stream"); i++) {
         struct scan got;
-        cr_assert(eq(int, scan_event(shapes[i].json, strlen(shapes[i].json), &got), SCAN_OK), "%s",
+        cr_assert(eq(int, scan_event(SCAN_OPENAI, shapes[i].json, strlen(shapes[i].json), &got), SCAN_OK), "%s",
                   shapes[i].name);
     }
 }
@@ -255,14 +256,14 @@ Test(backends_http_scan, malformed) {
         struct scan s;
         bool slow;
         cr_assert(eq(ptr, json_loads(bad[i], 0, NULL), NULL), "%s", bad[i]);
-        cr_assert(eq(int, scan_any(bad[i], strlen(bad[i]), &s, &slow), SCAN_MALFORMED), "%s",
+        cr_assert(eq(int, scan_any(SCAN_OPENAI, bad[i], strlen(bad[i]), &s, &slow), SCAN_MALFORMED), "%s",
                   bad[i]);
     }
     static const char *const no_object[] = {"[]", "1", "\"x\"", "null", "[{\"choices\":[]}]"};
     for (size_t i = 0; i < sizeof no_object / sizeof *no_object; i++) {
         struct scan s;
         bool slow;
-        cr_assert(eq(int, scan_any(no_object[i], strlen(no_object[i]), &s, &slow), SCAN_MALFORMED),
+        cr_assert(eq(int, scan_any(SCAN_OPENAI, no_object[i], strlen(no_object[i]), &s, &slow), SCAN_MALFORMED),
                   "%s", no_object[i]);
     }
 }
@@ -278,7 +279,7 @@ Test(backends_http_scan, truncated_anywhere) {
             memcpy(copy, shapes[i].json, n);
             struct scan s;
             bool slow;
-            cr_assert(eq(int, scan_any(copy, n, &s, &slow), SCAN_MALFORMED), "%s cut to %zu",
+            cr_assert(eq(int, scan_any(SCAN_OPENAI, copy, n, &s, &slow), SCAN_MALFORMED), "%s cut to %zu",
                       shapes[i].name, n);
             free(copy);
         }
@@ -441,9 +442,9 @@ Test(backends_http_scan, random_documents_against_the_tree) {
         json_error_t je;
         json_t *root = json_loadb(b.p, b.n, 0, &je);
         cr_assert(ne(ptr, root, NULL), "%s: %s", je.text, b.p);
-        cr_assert(scan_dom(root, &want));
+        cr_assert(scan_dom(SCAN_OPENAI, root, &want));
         json_decref(root);
-        enum scan_result res = scan_event(b.p, b.n, &got);
+        enum scan_result res = scan_event(SCAN_OPENAI, b.p, b.n, &got);
         cr_assert(ne(int, res, SCAN_MALFORMED), "%s", b.p);
         if (res == SCAN_OK) {
             check(b.p, &got, &want);

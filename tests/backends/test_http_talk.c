@@ -151,6 +151,66 @@ Test(backends_http_talk, salts_differ_by_what_they_are_for) {
     cr_assert(eq(int, talk_blake2b_16("2", 1), 0xba75));
 }
 
+/* Recorded conversations over an API whose system prompt is no message. */
+Test(backends_http_talk, a_recorded_system_message_goes_apart_salted_and_escaped) {
+    static const char recorded[] = "{\"role\":\"system\",\"content\":\"be \\\"brief\\\"}\\\\\"},"
+                                   "{\"role\":\"user\",\"content\":\"hi\"}";
+    struct body_template b;
+    struct talk t;
+    struct err e;
+    struct body_options o = {.protocol = &protocols[API_MESSAGES], .model = "m"};
+    struct request_talk talk = {.messages = recorded, .messages_bytes = strlen(recorded),
+                                .conversation = "c1", .play = 1};
+    struct request r = {.session = 0, .turns = 1, .isl = 3, .osl = 1, .talk = &talk};
+    cr_assert(zero(int, body_template_init(&b, &o, &e)));
+    for (int salt = TALK_SALT_OFF; salt <= TALK_SALT_SESSION; salt++) {
+        talk_init(&t, &(struct talk_options){.salt = salt, .history_max_bytes = 1 << 20});
+        json_t *root = send(&t, &b, &r);
+        const char *system = json_string_value(json_object_get(root, "system"));
+        cr_assert(ne(ptr, strstr(system, "be \"brief\"}\\"), NULL), "%s", system);
+        cr_assert(eq(int, strstr(system, "[salt: ") != NULL, salt != TALK_SALT_OFF));
+        cr_assert(eq(sz, json_array_size(json_object_get(root, "messages")), 1));
+        cr_assert(eq(str, (char *)at(root, 0, "role"), "user"));
+        json_decref(root);
+        talk_release(&t);
+    }
+    /* no system message, or one that is more than a text: as recorded */
+    static const char *const others[] = {
+        "{\"role\":\"user\",\"content\":\"hi\"}",
+        "{\"role\":\"system\",\"content\":\"x\",\"name\":\"n\"},{\"role\":\"user\",\"content\":\"hi\"}"};
+    for (size_t i = 0; i < 2; i++) {
+        talk.messages = others[i];
+        talk.messages_bytes = strlen(others[i]);
+        talk_init(&t, &(struct talk_options){.history_max_bytes = 1 << 20});
+        json_t *root = send(&t, &b, &r);
+        cr_assert(eq(sz, json_array_size(json_object_get(root, "messages")), i + 1));
+        cr_assert(eq(ptr, json_object_get(root, "system"), NULL));
+        json_decref(root);
+        talk_release(&t);
+    }
+    body_template_release(&b);
+}
+
+Test(backends_http_talk, recorded_tools_are_for_chat) {
+    struct body_template b;
+    struct talk t;
+    struct err e;
+    struct buf out;
+    struct body_options o = {.protocol = &protocols[API_RESPONSES], .model = "m"};
+    static const char recorded[] = "{\"role\":\"user\",\"content\":\"hi\"}";
+    struct request_talk talk = {.messages = recorded, .messages_bytes = strlen(recorded),
+                                .tools = "[]", .tools_bytes = 2, .conversation = "c1", .play = 1};
+    struct request r = {.session = 0, .turns = 1, .isl = 3, .osl = 1, .talk = &talk};
+    buf_init(&out, BODY_MAX_BYTES);
+    talk_init(&t, &(struct talk_options){.history_max_bytes = 1 << 20});
+    cr_assert(zero(int, body_template_init(&b, &o, &e)));
+    cr_assert(eq(int, talk_body(&t, &b, &r, &out, &e), ASSAY_EUSAGE));
+    cr_assert(ne(ptr, strstr(e.text, "'c1'"), NULL), "%s", e.text);
+    body_template_release(&b);
+    buf_release(&out);
+    talk_release(&t);
+}
+
 Test(backends_http_talk, equal_blocks_are_equal_tokens_and_the_common_part_is_everyones) {
     static const uint64_t one[] = {5, 6}, two[] = {5, 7};
     struct request a = {.isl = 20, .content_seed = 1, .nblocks = 2, .block_tokens = 8,

@@ -215,7 +215,7 @@ static void bench_deadlines(bool loaded) {
 
 static void on_event(void *ctx, const struct sse_event *ev) {
     struct scan s;
-    *(unsigned *)ctx += scan_event(ev->data.p, ev->data.n, &s) == SCAN_OK && s.flags & SCAN_CONTENT;
+    *(unsigned *)ctx += scan_event(SCAN_OPENAI, ev->data.p, ev->data.n, &s) == SCAN_OK && s.flags & SCAN_CONTENT;
 }
 
 static void bench_parse(void) {

@@ -1,5 +1,6 @@
 /* The key scan against the tree: what the scan accepts as known means the same in the tree; what
- * the tree's parser accepts, the scan never calls malformed. */
+ * the tree's parser accepts, the scan never calls malformed. A first byte 1 or 2, which no JSON begins
+ * with, chooses another dialect than 0 for what follows it. */
 #include "backends/http/scan.h"
 
 #include <stdlib.h>
@@ -8,30 +9,36 @@
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n) {
+    enum scan_dialect d = SCAN_OPENAI;
+    if (n && *p > 0 && *p < SCAN_DIALECTS) {
+        d = *p++;
+        n--;
+    }
     char *copy = malloc(n ? n : 1); /* exact bounds */
     if (!copy)
         abort();
     memcpy(copy, p, n);
     struct scan fast, tree;
-    enum scan_result r = scan_event(copy, n, &fast);
+    enum scan_result r = scan_event(d, copy, n, &fast);
     json_error_t je;
     json_t *root = json_loadb(copy, n, JSON_ALLOW_NUL, &je);
     if (root && !memchr(p, 0, n)) { /* that parser passes over some NULs */
         if (r == SCAN_MALFORMED)
             abort();
         if (r == SCAN_OK) {
-            if (!scan_dom(root, &tree) || fast.flags != tree.flags ||
+            if (!scan_dom(d, root, &tree) || fast.flags != tree.flags ||
                 fast.token_ids != tree.token_ids || fast.prompt_tokens != tree.prompt_tokens ||
                 fast.completion_tokens != tree.completion_tokens ||
                 fast.cached_tokens != tree.cached_tokens ||
-                fast.reasoning_tokens != tree.reasoning_tokens)
+                fast.reasoning_tokens != tree.reasoning_tokens ||
+                fast.written_tokens != tree.written_tokens)
                 abort();
         }
     }
     /* What only the tree refuses: bytes that are no UTF-8, lone surrogates, NUL in a key. */
     json_decref(root);
     bool slow;
-    (void)scan_any(copy, n, &fast, &slow);
+    (void)scan_any(d, copy, n, &fast, &slow);
     free(copy);
     return 0;
 }
