@@ -12,6 +12,7 @@ enum { HANDOUTS_MAX = 4096 };     /* in a row; what is left waits for the next s
 #define LOOP_SEEN_MAX_NS (NS_PER_MS / 5) /* between two looks while requests are sent in a row */
 #define SLICE_NS (50 * NS_PER_MS) /* how late a stop flag may be noticed */
 #define LOOP_SEEN_NS 10000        /* a call of epoll that takes no longer is not taken for a sleep */
+#define LOOP_SERVED_NS 20000      /* since the last look: a sleep may begin without another */
 
 static int on_timer(CURLM *multi, long timeout_ms, void *ctx) {
     (void)multi;
@@ -49,7 +50,7 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *ctx, void *kn
 
 int loop_init(struct loop *l, long max_connections, struct err *e) {
     *l = LOOP_NONE;
-    l->look_ns = l->since_ns = l->quiet_ns = clock_now_ns();
+    l->clock_ns = l->look_ns = l->since_ns = l->quiet_ns = clock_now_ns();
     l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
     /* edge-triggered: an expiry is told once and needs no read */
@@ -135,24 +136,28 @@ static void drop_timer_event(struct loop *l) {
         }
 }
 
-/* One call of epoll, begun at now_ns; a sleeping one follows a look that found nothing. */
+/* One call of epoll, begun at now_ns. */
 static int look(struct loop *l, int64_t now_ns, bool sleeps) {
     int n = epoll_wait(l->epoll_fd, l->ready, LOOP_READY_MAX, sleeps ? -1 : 0);
     if (n < 0)
         return n;
-    int64_t seen_ns = now_ns;
+    bool slept = false;
+    int64_t seen_ns = l->clock_ns = now_ns;
     l->since_ns = l->look_ns;
     if (sleeps) {
-        int64_t back_ns = clock_now_ns();
-        if (back_ns - now_ns > LOOP_SEEN_NS)
-            l->since_ns = seen_ns = back_ns;
+        int64_t back_ns = l->clock_ns = clock_now_ns();
+        slept = back_ns - now_ns > LOOP_SEEN_NS;
+        if (slept) {
+            l->since_ns += back_ns - now_ns;
+            seen_ns = back_ns;
+        }
         if (n == 1 && l->ready[0].data.fd == l->timer_fd && l->timer_at_ns > now_ns)
             l->wake[event_bound_bucket(back_ns - l->timer_at_ns)]++;
     }
     if (n < LOOP_READY_MAX) /* else some may be ready that it had no room for */
         l->look_ns = seen_ns;
-    if (n == 0 || seen_ns != now_ns)
-        l->quiet_ns = seen_ns;
+    if (n == 0 || slept)
+        l->quiet_ns = slept ? l->since_ns : now_ns;
     return n;
 }
 
@@ -169,7 +174,11 @@ static int gather(struct loop *l, int64_t until_ns, int64_t spin_ns, struct err 
             wake_ns = slice_ns;
         bool over = now >= until_ns || now >= l->curl_at_ns || now >= slice_ns;
         bool sleeps = now < wake_ns;
-        int n = look(l, now, false);
+        int n = 0;
+        if (!sleeps || l->must_look || now - l->look_ns > LOOP_SERVED_NS) {
+            n = look(l, now, false);
+            l->must_look = false;
+        }
         if (!n && sleeps) {
             set_timer(l, wake_ns);
             n = look(l, now, true);
@@ -200,7 +209,7 @@ static int serve(struct loop *l, int64_t until_ns, struct err *e) {
         /* HTTP/2: a read may hold frames of other streams, which libcurl wants to hand out at once */
         for (int i = 0; i < HANDOUTS_MAX && l->curl_at_ns == 0 && !rc; i++)
             rc = run_timer(l, e);
-        if (l->stamp_ns >= until_ns)
+        if (l->clock_ns >= until_ns)
             break;
     }
     return rc;
@@ -211,7 +220,7 @@ int loop_step(struct loop *l, int64_t until_ns, int64_t spin_ns, bool *drained, 
     if (l->next == l->nready && (rc = gather(l, until_ns, spin_ns, e)))
         return rc;
     rc = serve(l, until_ns, e);
-    if (!rc && l->curl_at_ns != INT64_MAX && l->curl_at_ns <= clock_now_ns())
+    if (!rc && l->curl_at_ns <= l->clock_ns)
         rc = run_timer(l, e);
     *drained = l->next == l->nready && l->nready < LOOP_READY_MAX;
     return rc;

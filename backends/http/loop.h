@@ -22,18 +22,22 @@ struct loop {
     int epoll_fd, timer_fd;
     int64_t timer_at_ns; /* when the timer will fire; INT64_MAX = not set */
     int64_t curl_at_ns;  /* when libcurl wants to be called; INT64_MAX = not */
-    int64_t stamp_ns;    /* latest clock reading of a callback; lets a batch end at the deadline */
+    int64_t clock_ns;    /* latest reading of the machine's clock, here or in a callback */
     uint64_t actions;    /* calls into libcurl: one read of one plain socket each */
 
     /* When bytes can have come that nobody has seen yet: what bounds the delay of a stamp.
      * look_ns: a look at all sockets began then; those that it did not report held nothing.
      * since_ns: what the current batch brings came after that, being unreported by the look before.
-     * A call that slept counts from its return: before it nothing was there, since a look that did not
-     * sleep precedes each sleep, and what ends a sleep comes while it lasts. What passes between that
-     * and the return, the wake-up, no clock of this process can see; `wake` keeps how late the wake-ups
-     * were whose time is known, those by the timer. A call of at most LOOP_SEEN_NS counts whole. */
+     * A call that slept adds nothing to that window but the time from the look before it to its
+     * beginning: it slept because nothing was there, and what ends a sleep comes while it lasts. So
+     * a look that does not sleep goes before a sleep only when the last one is older than
+     * LOOP_SERVED_NS, or when a read may have left something (must_look); it costs as much as a read.
+     * What passes between the end of a sleep and the return, the wake-up, no clock of this process
+     * can see; `wake` keeps how late the wake-ups were whose time is known, those by the timer. A
+     * call of at most LOOP_SEEN_NS is not taken for a sleep and counts whole. */
     int64_t look_ns, since_ns;
-    int64_t quiet_ns; /* the last look that found nothing at all, or a sleep's end: nothing older is left anywhere */
+    int64_t quiet_ns; /* the last look that found nothing at all, or its like: nothing older is left anywhere */
+    bool must_look;
     uint64_t wake[EVENT_BOUND_MAX + 1]; /* sleeps that the timer ended, by event_bound_bucket of lateness */
     uint64_t batches;    /* times that epoll reported sockets */
     struct epoll_event ready[LOOP_READY_MAX]; /* what epoll reported; a batch may span two steps */

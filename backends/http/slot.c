@@ -54,8 +54,13 @@ void slots_check_timers(struct http *h, int64_t now_ns) {
         [TIMER_DRAIN] = FAIL_NO_OUTPUT, /* only when [DONE] came without a token */
     };
     for (int k = 0; k < TIMER_COUNT; k++)
-        while (h->timers[k].head && h->timers[k].head->timer[k].at_ns <= now_ns)
-            slot_abort(h->timers[k].head, classes[k]);
+        for (struct slot *s; (s = h->timers[k].head) && s->timer[k].at_ns <= now_ns;) {
+            /* not set anew at each read: that would touch three slots for every event */
+            if (k == TIMER_IDLE && s->read_ns + h->timers[k].duration_ns > now_ns)
+                timer_arm(s, TIMER_IDLE, s->read_ns);
+            else
+                slot_abort(s, classes[k]);
+        }
 }
 
 /* ---- life ---- */

@@ -255,6 +255,12 @@ static void choose_mode(struct slot *s) {
         timer_disarm(s, TIMER_FIRST_TOKEN);
 }
 
+/* A read that may have left something in the socket or in a buffer of libcurl's. */
+static bool may_have_left(const struct slot *s) {
+    const struct http_options *o = &s->h->o;
+    return s->endpoint->tls || o->proxy || o->http == HTTP_2 || s->read_bytes >= CURL_MAX_WRITE_SIZE;
+}
+
 /* Stamps a read that has just returned and notes since when what it brought may have waited: since the
  * loop's look, or longer if the read before may have left something, as a full buffer tells and TLS
  * and HTTP/2 hide; or less long if that one left nothing. HTTP/2: a read is of the connection; libcurl
@@ -262,15 +268,14 @@ static void choose_mode(struct slot *s) {
  * stream's turn left of another's is known to be gone only when nothing at all was ready. */
 static void stamp(struct slot *s) {
     struct loop *l = &s->h->loop;
-    bool left = s->endpoint->tls || s->h->o.proxy || s->read_bytes >= CURL_MAX_WRITE_SIZE;
     if (s->h->o.http == HTTP_2)
         s->since_ns = l->quiet_ns < l->since_ns ? l->quiet_ns : l->since_ns;
-    else if (!left)
+    else if (!may_have_left(s))
         s->since_ns = l->since_ns > s->before_ns ? l->since_ns : s->before_ns;
     else if (s->read_ns <= l->since_ns) /* that look would have reported the rest */
         s->since_ns = l->since_ns;
-    s->before_ns = l->stamp_ns;
-    s->read_ns = l->stamp_ns = clock_now_ns();
+    s->before_ns = l->clock_ns;
+    s->read_ns = l->clock_ns = clock_now_ns();
     s->read_action = l->actions;
     s->read_bytes = 0;
     s->read_number++;
@@ -279,8 +284,10 @@ static void stamp(struct slot *s) {
 /* A read that libcurl did not announce would get a stamp here: late by the header's parsing. */
 static void ensure_stamp(struct slot *s) {
     struct loop *l = &s->h->loop;
-    if (s->read_action != l->actions)
-        stamp(s);
+    if (s->read_action == l->actions)
+        return;
+    stamp(s);
+    l->must_look = true;
 }
 
 static size_t on_body(char *p, size_t one, size_t n, void *ctx) {
@@ -289,8 +296,6 @@ static size_t on_body(char *p, size_t one, size_t n, void *ctx) {
     ensure_stamp(s);
     if (s->mode == MODE_HEAD)
         choose_mode(s);
-    if (s->timer[TIMER_IDLE].armed)
-        timer_arm(s, TIMER_IDLE, s->read_ns);
     switch (s->mode) {
     case MODE_SSE:
         if (s->fail)
@@ -367,6 +372,7 @@ static void stamp_read(struct slot *s, bool head, size_t n) {
     if (!same)
         stamp(s);
     s->read_bytes += n;
+    l->must_look |= may_have_left(s);
 }
 
 static int on_debug(CURL *easy, curl_infotype type, char *p, size_t n, void *ctx) {
@@ -387,7 +393,7 @@ static int on_debug(CURL *easy, curl_infotype type, char *p, size_t n, void *ctx
         s->out_bytes += n;
         if (!s->sent && s->out_bytes >= s->body.n) {
             s->sent = true;
-            put(s, s->h->loop.stamp_ns = clock_now_ns(), EVENT_SENT, 0, 0);
+            put(s, s->h->loop.clock_ns = clock_now_ns(), EVENT_SENT, 0, 0);
         }
         break;
     case CURLINFO_HEADER_IN:

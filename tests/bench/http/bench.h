@@ -1,5 +1,5 @@
-/* The parts of the http benchmark: a server on a core of its own, the backend as a client, and a bare
- * libcurl client that does the least any must. */
+/* The parts of the http benchmark: a server on a core of its own, the backend as a client, a bare
+ * libcurl client that does the least any such must, and a loop over sockets that does the least there is. */
 #ifndef TESTS_BENCH_HTTP_BENCH_H
 #define TESTS_BENCH_HTTP_BENCH_H
 
@@ -51,5 +51,11 @@ struct peer;
 struct peer *peer_open(int port, int streams, bool stream);
 void peer_turn(struct peer *p, struct turn *t);
 void peer_close(struct peer *p);
+
+/* raw.c: fills read_ns as client_turn does */
+struct raw;
+struct raw *raw_open(int port, int streams);
+void raw_turn(struct raw *r, struct turn *t);
+void raw_close(struct raw *r);
 
 #endif
