@@ -82,6 +82,8 @@ Test(workloads_tokenizer_bad, each_says_where_what_was_expected_and_what_was_fou
          "my.json: at /model/vocab: 'a': expected an id from 0 to 16777216, found -1"},
         {"bytes.json", "/model/vocab/a", "1e3", "found 1000"},
         {"bytes.json", "/model/vocab/a", "99999999", "found 99999999"},
+        {"bytes.json", "/model/vocab/a", "9999999",
+         "my.json: at /model/vocab: expected ids without wide gaps, found 9999999 with 522 tokens"},
         {"bytes.json", "/model/vocab/a", "65", "my.json: at /model/vocab: id 65 stands for two tokens"},
         {"bytes.json", "/model/merges", "{}", "my.json: at /model/merges: expected an array, found an object"},
         {"bytes.json", "/model/merges/3", "[\"t\"]",
@@ -127,6 +129,8 @@ Test(workloads_tokenizer_bad, each_says_where_what_was_expected_and_what_was_fou
          "my.json: at /normalizer/strip_left: expected a boolean, found \"yes\""},
         {"chars.json", "/normalizer", "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"(\"},\"content\":\"\"}",
          "my.json: at /normalizer/pattern: '('"},
+        {"chars.json", "/normalizer", "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"x*\"},\"content\":\"\"}",
+         "my.json: at /normalizer/pattern/Regex: expected a pattern that cannot match nothing, found \"x*\""},
         {"bytes.json", "/pre_tokenizer/pretokenizers/0/type", "\"Whitespace\"",
          "my.json: at /pre_tokenizer/pretokenizers/0: pre_tokenizer of type 'Whitespace' is not known here"},
         {"bytes.json", "/pre_tokenizer/pretokenizers/0/behavior", "\"isolated\"",
@@ -218,6 +222,39 @@ Test(workloads_tokenizer_bad, files_that_are_not_there) {
     cr_assert(ne(ptr, strstr(e.text, "tests/data/tokenizer/none.json"), NULL), "%s", e.text);
     cr_assert(lt(int, tokenizer_load("tests/data/http", &t, &e), 0)); /* a folder without one */
     cr_assert(ne(ptr, strstr(e.text, "tests/data/http/tokenizer.json"), NULL), "%s", e.text);
+}
+
+/* Patterns that take forever are given up with an error; long texts alone are none. */
+Test(workloads_tokenizer_bad, patterns_that_give_up, .timeout = 60) {
+    static const struct {
+        const char *pattern;
+        size_t n;
+        int rc;
+    } cases[] = {
+        {"\"(?:a|aa)+(?:b|c)\"", 200, ASSAY_EINPUT},
+        {"\"(?:\\\\p{L}|\\\\p{N})+\"", 200000, 0}, /* deeper than the stack of compiled patterns */
+    };
+    char *text = malloc(200000);
+    memset(text, 'a', 200000);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *root = fixture("bytes.json");
+        struct tokenizer *t = NULL;
+        struct err e = {0};
+        size_t count;
+        set_at(root, "/pre_tokenizer/pretokenizers/0/pattern/Regex", cases[i].pattern);
+        char *json = json_dumps(root, 0);
+        cr_assert(zero(int, tokenizer_parse(json, strlen(json), "my.json", &t, &e)), "%s", e.text);
+        struct tokenizer_work *w = tokenizer_work_new(t);
+        cr_assert(eq(int, tokenizer_count(t, w, text, cases[i].n, &count, &e), cases[i].rc), "%zu: %s",
+                  i, e.text);
+        if (cases[i].rc)
+            cr_assert(ne(ptr, strstr(e.text, "gave up"), NULL), "%s", e.text);
+        tokenizer_work_free(w);
+        tokenizer_free(t);
+        free(json);
+        json_decref(root);
+    }
+    free(text);
 }
 
 /* The limit on a text is an error, not a wrong count. */

@@ -103,7 +103,7 @@ int tokenizer_encode(const struct tokenizer *t, struct tokenizer_work *w, const 
     if (n > TOKENIZER_TEXT_MAX_BYTES)
         return err_set(e, ASSAY_EINPUT, "a text of %zu bytes: at most %d can be tokenized", n,
                        (int)TOKENIZER_TEXT_MAX_BYTES);
-    w->ids = ids, w->cap = cap, w->count = 0, w->failed = false, w->nspans = 0;
+    w->ids = ids, w->cap = cap, w->count = 0, w->failed = w->gave_up = false, w->nspans = 0;
     bool around = flags & TOKENIZER_ENCODE_TEMPLATE;
     for (int i = 0; around && i < t->nbefore; i++)
         work_emit(w, t->before[i]);
@@ -118,6 +118,11 @@ int tokenizer_encode(const struct tokenizer *t, struct tokenizer_work *w, const 
         cut(w, &t->raw, text, n, true, after_raw);
     for (int i = 0; around && i < t->nafter; i++)
         work_emit(w, t->after[i]);
+    if (w->gave_up)
+        return err_set(e, ASSAY_EINPUT,
+                       "tokenizing %zu bytes: a regular expression of the tokenizer gave up at its "
+                       "limit of steps",
+                       n);
     if (w->failed)
         return err_set(e, ASSAY_ENOMEM, "tokenizing %zu bytes: out of memory", n);
     *count = w->count;

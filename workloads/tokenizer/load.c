@@ -9,6 +9,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+/* Tables are as long as the highest id: a small file must not ask for gigabytes. */
+enum { HOLES_PER_TOKEN = 16, HOLES_SPARE = 65536 };
+
 static int nomem(struct err *e) {
     return err_set(e, ASSAY_ENOMEM, "a tokenizer: out of memory");
 }
@@ -66,6 +69,11 @@ static int load_vocab(struct tokenizer *t, const json_t *vocab, const json_t *ad
         }
         highest = id > highest ? id : highest;
     }
+    if (highest >= (int64_t)(HOLES_PER_TOKEN * json_object_size(vocab)) + HOLES_SPARE)
+        return err_set(e, ASSAY_EINPUT,
+                       "%s: at /model/vocab: expected ids without wide gaps, found %lld with %zu "
+                       "tokens",
+                       name, (long long)highest, json_object_size(vocab));
     size_t room = (size_t)(highest + 1) + json_object_size(vocab) + json_array_size(added) + 2;
     t->text = arena_alloc(&t->arena, room, sizeof *t->text);
     t->bytes = arena_alloc(&t->arena, room, sizeof *t->bytes);
@@ -267,8 +275,8 @@ static int load_model(struct tokenizer *t, const json_t *m, const json_t *added,
     return load_merges(t, json_object_get(m, "merges"), name, e);
 }
 
-/* The library decodes a normalized added token as its normal text, and no longer knows it as special
- * then. */
+/* The library decodes a normalized added token as its normal text, and no longer knows it as
+ * special then. */
 static int show_as(struct tokenizer *t, uint32_t id, const char *p, size_t n) {
     if (t->shown == t->text) {
         t->shown = arena_alloc(&t->arena, t->nids, sizeof *t->shown);

@@ -153,6 +153,10 @@ static int norm_step(struct loading *l, json_t *v) {
     } else if (!strcmp(type, "Replace")) {
         s->kind = STEP_REPLACE;
         rc = pattern_member(l, v, &s->a, &s->code);
+        if (!rc && s->code &&
+            regex_may_match_nothing(s->code)) /* the library fails on such a match */
+            rc = expected(l, "pattern/Regex", "a pattern that cannot match nothing",
+                          json_object_get(json_object_get(v, "pattern"), "Regex"));
         if (!rc)
             rc = text_member(l, v, "content", &s->b);
     } else if (!strcmp(type, "Strip")) {

@@ -25,20 +25,11 @@ static void replace(struct tokenizer_work *w, const struct norm_step *s, const c
         buf_put(out, p + at, n - at);
         return;
     }
-    size_t from = 0;
-    while (from <= n) {
-        int rc = pcre2_match(s->code, (PCRE2_SPTR)p, n, from, PCRE2_NO_UTF_CHECK, w->match,
-                             w->match_context);
-        if (rc == PCRE2_ERROR_NOMATCH)
-            break;
-        PCRE2_SIZE *v = pcre2_get_ovector_pointer(w->match);
-        if (rc < 0 || v[0] == v[1]) {
-            w->failed = true;
-            return;
-        }
-        buf_put(out, p + at, v[0] - at);
+    size_t start, end; /* never empty: such patterns are refused */
+    while (regex_match(w, s->code, p, n, at, &start, &end) && end > start) {
+        buf_put(out, p + at, start - at);
         buf_put(out, s->b.p, s->b.n);
-        at = from = v[1];
+        at = end;
     }
     buf_put(out, p + at, n - at);
 }

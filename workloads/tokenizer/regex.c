@@ -232,3 +232,27 @@ int regex_compile(const char *pattern, size_t n, pcre2_code **out, char *why, si
     buf_release(&t.out);
     return t.bad ? ASSAY_EINPUT : 0;
 }
+
+int regex_match(struct tokenizer_work *w, const pcre2_code *code, const char *p, size_t n,
+                size_t at, size_t *start, size_t *end) {
+    int rc =
+        pcre2_match(code, (PCRE2_SPTR)p, n, at, PCRE2_NO_UTF_CHECK, w->match, w->match_context);
+    if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter keeps its stack on the heap */
+        rc = pcre2_match(code, (PCRE2_SPTR)p, n, at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, w->match,
+                         w->match_context);
+    if (rc == PCRE2_ERROR_NOMATCH)
+        return 0;
+    if (rc < 0) {
+        w->failed = w->gave_up = true;
+        return 0;
+    }
+    const PCRE2_SIZE *v = pcre2_get_ovector_pointer(w->match);
+    *start = v[0], *end = v[1];
+    return 1;
+}
+
+bool regex_may_match_nothing(const pcre2_code *code) {
+    uint32_t may = 1;
+    (void)pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &may);
+    return may;
+}

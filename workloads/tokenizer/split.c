@@ -16,23 +16,12 @@ static size_t next_match(struct tokenizer_work *w, const struct split_step *s, c
         *start = (size_t)(hit - p);
         return *start + s->literal.n;
     }
-    while (at <= n) {
-        int rc = pcre2_match(s->code, (PCRE2_SPTR)p, n, at, PCRE2_NO_UTF_CHECK, w->match,
-                             w->match_context);
-        if (rc == PCRE2_ERROR_NOMATCH)
-            return SIZE_MAX;
-        if (rc < 0) {
-            w->failed = true;
-            return SIZE_MAX;
-        }
-        PCRE2_SIZE *v = pcre2_get_ovector_pointer(w->match);
-        if (v[0] == v[1] &&
-            v[1] == last_end) { /* an empty match right after a match is passed over */
-            at = v[1] + (v[1] < n ? utf8_len((uint8_t)p[v[1]]) : 1);
-            continue;
-        }
-        *start = v[0];
-        return v[1];
+    size_t end;
+    while (at <= n && regex_match(w, s->code, p, n, at, start, &end)) {
+        if (*start < end || end != last_end)
+            return end;
+        /* an empty match right after a match is passed over */
+        at = end + (end < n ? utf8_len((uint8_t)p[end]) : 1);
     }
     return SIZE_MAX;
 }

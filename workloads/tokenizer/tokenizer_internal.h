@@ -173,6 +173,7 @@ struct tokenizer_work {
     uint32_t *ids;
     size_t cap, count;
     bool failed, at_start;
+    bool gave_up; /* a regular expression did, at its limits; failed is set too */
 };
 
 /* vocab.c */
@@ -187,6 +188,12 @@ size_t trie_match(const struct trie *t, const uint8_t *p, size_t n, uint32_t *to
 
 /* regex.c: an Oniguruma (Ruby syntax) pattern as PCRE2. */
 int regex_compile(const char *pattern, size_t n, pcre2_code **out, char *why, size_t why_bytes);
+/* The next match of code at or after `at`: 1, and its bounds; 0: none, or a failure (in the work).
+ */
+int regex_match(struct tokenizer_work *w, const pcre2_code *code, const char *p, size_t n,
+                size_t at, size_t *start, size_t *end);
+/* Whether it could match no text at all. */
+bool regex_may_match_nothing(const pcre2_code *code);
 split_fn split_known(const char *pattern, size_t n);
 extern const char split_gpt2_pattern[];
 
