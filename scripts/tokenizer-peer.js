@@ -2,6 +2,7 @@
 // package `tokenizers`, and @huggingface/jinja for chat templates. `scripts/check-tokenizer`
 // installs both and runs this; NODE_PATH must lead to them.
 //   golden DIR                  golden.json of DIR's fixtures on stdout
+//   chat CASES DIR              what DIR's templates (FAMILY.jinja) make of the conversations of CASES, on stdout
 //   encode TOKENIZER TEXT OUT   each line of TEXT to OUT as u32 count, u32 ids...; prints the rate
 'use strict';
 const fs = require('fs');
@@ -92,8 +93,47 @@ async function encode(tokenizer, text, out) {
   console.log(JSON.stringify({ bytes, ids: total, ns: Math.round(ms * 1e6) }));
 }
 
+// Special tokens that the templates are given.
+const TOKENS = {
+  'deepseek-r1': ['<\uff5cbegin\u2581of\u2581sentence\uff5c>', '<\uff5cend\u2581of\u2581sentence\uff5c>'],
+  'deepseek-v3': ['<\uff5cbegin\u2581of\u2581sentence\uff5c>', '<\uff5cend\u2581of\u2581sentence\uff5c>'],
+  gemma3: ['<bos>', '<end_of_turn>'],
+  llama2: ['<s>', '</s>'],
+  llama3: ['<|begin_of_text|>', '<|eot_id|>'],
+  'llama3.1': ['<|begin_of_text|>', '<|eot_id|>'],
+  mixtral: ['<s>', '</s>'],
+};
+
+async function chat(cases, dir) {
+  const { Template } = require('@huggingface/jinja');
+  const plan = JSON.parse(fs.readFileSync(cases, 'utf8'));
+  const rows = [], Real = Date;
+  globalThis.Date = class extends Real { // the templates' clock
+    constructor(...given) { super(...(given.length ? given : [plan.date + 'T12:00:00Z'])); }
+  };
+  for (const file of fs.readdirSync(dir).filter((f) => f.endsWith('.jinja')).sort()) {
+    const family = file.slice(0, -6);
+    const template = new Template(fs.readFileSync(path.join(dir, file), 'utf8'));
+    const [bos_token, eos_token] = TOKENS[family] || ['', ''];
+    for (const { name, messages } of plan.cases)
+      for (const add_generation_prompt of [false, true]) {
+        const row = { family, name, generation: add_generation_prompt };
+        try {
+          row.text = template.render({
+            messages: messages.map(([role, content]) => ({ role, content })),
+            bos_token, eos_token, add_generation_prompt,
+          });
+        } catch (e) {
+          row.refused = String(e.message);
+        }
+        rows.push(JSON.stringify(row));
+      }
+  }
+  process.stdout.write(`{"library":"npm @huggingface/jinja ${version('@huggingface/jinja')}",\n"rows":[\n${rows.join(',\n')}]}\n`);
+}
+
 const [, , mode, ...rest] = process.argv;
-const modes = { golden, encode };
+const modes = { golden, encode, chat };
 if (!modes[mode]) {
   console.error(`modes: ${Object.keys(modes).join(', ')}`);
   process.exit(2);
