@@ -160,6 +160,7 @@ struct probe {
     struct buf body;
     char class_text[32], chip_text[HEADER_MAX_BYTES], server[128], location[HEADER_MAX_BYTES];
     bool is_json;
+    const struct server_kind *by_header, *by_model;
 };
 
 static size_t probe_body(char *p, size_t one, size_t n, void *ctx) {
@@ -202,6 +203,8 @@ static size_t probe_header(char *p, size_t one, size_t n, void *ctx) {
     header_copy(p, n, "X-Assay-Chip", pr->chip_text, sizeof pr->chip_text);
     header_copy(p, n, "Server", pr->server, sizeof pr->server);
     header_copy(p, n, "Location", pr->location, sizeof pr->location);
+    if (!pr->by_header)
+        pr->by_header = server_by_header(p, n);
     char type[64];
     if (header_copy(p, n, "Content-Type", type, sizeof type))
         pr->is_json = !strncasecmp(type, "application/json", 16);
@@ -243,7 +246,7 @@ static void read_simulated_model(struct endpoint *ep, const char *model) {
     ep->chips = v;
 }
 
-static void read_models(struct endpoint *ep, const struct probe *pr) {
+static void read_models(struct endpoint *ep, struct probe *pr) {
     json_t *root = NULL;
     if (!pr->body.p || json_parse(pr->body.p, pr->body.n, "models", &root, NULL))
         return;
@@ -254,8 +257,29 @@ static void read_models(struct endpoint *ep, const struct probe *pr) {
         json_t *id = json_object_get(row, "id");
         if (json_is_string(id) && json_array_size(ep->model_ids) < MODEL_IDS_MAX)
             json_array_append(ep->model_ids, id);
+        if (!pr->by_model)
+            pr->by_model = server_by_model(row);
     }
     json_decref(root);
+}
+
+/* What the user says, else the surest of what the server says of itself. */
+static void read_kind(struct endpoint *ep, const struct probe *pr, int asked) {
+    const struct {
+        const struct server_kind *kind;
+        const char *source;
+    } rows[] = {
+        {asked != SERVER_AUTO ? &server_kinds[asked] : NULL, "option"},
+        {server_by_host(ep->host), "host"},
+        {pr->by_model, "owned_by"},
+        {pr->by_header, "header"},
+        {&server_kinds[SERVER_GENERIC], "none"},
+    };
+    size_t i = 0;
+    while (!rows[i].kind)
+        i++;
+    ep->kind = rows[i].kind;
+    ep->kind_source = rows[i].source;
 }
 
 /* model: what requests will name; NULL = what the endpoint lists. */
@@ -350,6 +374,7 @@ int endpoint_probe(struct http *h, struct endpoint *ep, struct err *e) {
     memcpy(ep->server, pr.server, sizeof ep->server);
     if (status == 200)
         read_models(ep, &pr);
+    read_kind(ep, &pr, h->o.server);
     curl_easy_getinfo(c, CURLINFO_HTTP_VERSION, &ep->http_version);
     rc = read_class(ep, &pr, h->o.model, e);
 out:

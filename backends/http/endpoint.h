@@ -9,6 +9,7 @@
 
 struct http;
 struct protocol;
+struct server_kind;
 
 enum { HTTP_VERSIONS = 4 }; /* rows of the table of versions in route.c */
 
@@ -26,6 +27,8 @@ struct endpoint {
     int64_t chips;
     char chip_sha256[65];
     char server[128]; /* Server header */
+    const struct server_kind *kind;
+    const char *kind_source; /* "option", "host", "owned_by", "header", "none" */
     long http_version; /* CURL_HTTP_VERSION_* of the probe's answer */
     bool has_models;   /* GET models answered with a list */
     json_t *model_ids;

@@ -50,7 +50,8 @@ static int add_key(struct http *h, const char *text, struct err *e) {
         return err_set(e, ASSAY_EENV, "the key is empty");
     struct buf line;
     buf_init(&line, SECRET_FILE_MAX_BYTES + 64);
-    buf_printf(&line, "%s%.*s", h->protocol->auth, (int)n, text);
+    int auth = h->o.auth == AUTH_AUTO ? (int)h->protocol->auth : h->o.auth;
+    buf_printf(&line, "%s%.*s", auth_lines[auth], (int)n, text);
     int rc = buf_check(&line, "the key", e);
     if (!rc)
         rc = add(h, line.p, e);

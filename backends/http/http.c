@@ -32,6 +32,8 @@ const struct option http_options_table[] = {
     {"unix_socket", OPT_STR, AT(unix_socket),
      .help = "path of a Unix socket to connect to instead"},
     {"api", OPT_ENUM, AT(api), .choices = protocol_names, .def = "completions", .help = "which API to speak: OpenAI's completions, chat and responses, Anthropic's messages"},
+    {"server", OPT_ENUM, AT(server), .choices = server_kind_names, .def = "auto",
+     .help = "whose quirks to respect; auto: as the endpoint says of itself, generic: nobody's"},
     {"model", OPT_STR, AT(model), .help = "served name; default: asked from the endpoint"},
     {"stream", OPT_BOOL, AT(stream), .def = "on", .help = "ask for server-sent events"},
     {"prompt", OPT_ENUM, AT(prompt), .choices = prompts, .def = "ids",
@@ -44,9 +46,11 @@ const struct option http_options_table[] = {
     {"header_file", OPT_STR, AT(header_file), .flags = OPTION_SECRET,
      .help = "file of 'Name: value' lines sent with every request"},
     {"api_key_env", OPT_STR, AT(api_key_env), .flags = OPTION_SECRET,
-     .help = "environment variable that holds the key (bearer, or x-api-key for messages)"},
+     .help = "environment variable that holds the key"},
     {"api_key_file", OPT_STR, AT(api_key_file), .flags = OPTION_SECRET,
      .help = "file that holds the key"},
+    {"auth", OPT_ENUM, AT(auth), .choices = auth_names, .def = "auto",
+     .help = "how the key is sent; auto: x-api-key for messages, else bearer"},
     {"ca_file", OPT_STR, AT(ca_file), .help = "https: trusted certificates (PEM)"},
     {"tls_verify", OPT_BOOL, AT(tls_verify), .def = "on", .help = "https: check the certificate"},
     {"proxy", OPT_STR, AT(proxy), .help = "proxy URL; the environment's is never used"},
@@ -75,11 +79,11 @@ const struct option http_options_table[] = {
     {"cancel_tokens", OPT_I64, AT(cancel_tokens), .unit = "token events", .min = 1, .max = 1e9,
      .def = "1", .help = "after which it gives up"},
     {"ignore_eos", OPT_ENUM, AT(ignore_eos), .choices = whens, .def = "auto",
-     .help = "send ignore_eos: true; auto: where the API has it"},
+     .help = "send ignore_eos: true; auto: where the API and the server have it"},
     {"min_tokens", OPT_ENUM, AT(min_tokens), .choices = whens, .def = "auto",
-     .help = "send min_tokens = output length; auto: where the API has it"},
+     .help = "send min_tokens = output length; auto: where the API and the server have it"},
     {"max_tokens_field", OPT_ENUM, AT(max_tokens_field), .choices = max_fields, .def = "auto",
-     .help = "auto: what the API calls it; max_completion_tokens for chat"},
+     .help = "auto: what the API and the server call it; max_completion_tokens for chat"},
     {"include_usage", OPT_ENUM, AT(include_usage), .choices = whens, .def = "auto",
      .help = "ask for a usage event; auto: where the API has to be asked"},
     {"continuous_usage", OPT_BOOL, AT(continuous_usage), .def = "off",
@@ -271,7 +275,7 @@ static int64_t connections_each(const struct http *h, int64_t in_flight) {
     return (n + each - 1) / each;
 }
 
-/* The optional members of requests: as asked, else those that the API has. */
+/* The optional members of requests: as asked, else those that the API and every server have. */
 static unsigned choose_fields(const struct http *h) {
     const struct http_options *o = &h->o;
     const struct {
@@ -284,12 +288,21 @@ static unsigned choose_fields(const struct http *h) {
         {o->continuous_usage ? WHEN_ON : WHEN_OFF, FIELD_CONTINUOUS_USAGE},
         {o->return_token_ids ? WHEN_ON : WHEN_OFF, FIELD_RETURN_TOKEN_IDS},
     };
-    unsigned fields = 0;
+    unsigned fields = 0, known = h->protocol->fields;
+    for (size_t i = 0; i < h->nendpoints; i++)
+        known &= h->endpoints[i].kind->accepts;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].when == WHEN_ON ||
-            (rows[i].when == WHEN_AUTO && h->protocol->fields & rows[i].field))
+            (rows[i].when == WHEN_AUTO && known & rows[i].field))
             fields |= rows[i].field;
     return fields;
+}
+
+/* What requests call the output length; NULL: as the API does. */
+static const char *choose_max_key(const struct http *h) {
+    if (h->o.max_tokens_field)
+        return max_fields[h->o.max_tokens_field];
+    return h->o.api == API_CHAT ? h->endpoints[0].kind->chat_max_tokens_key : NULL;
 }
 
 static void http_close(struct backend *b);
@@ -327,7 +340,7 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
         .protocol = h->protocol,
         .text = o->prompt == PROMPT_TEXT,
         .model = h->model,
-        .max_tokens_key = o->max_tokens_field ? max_fields[o->max_tokens_field] : NULL,
+        .max_tokens_key = choose_max_key(h),
         .fields = choose_fields(h),
         .stream = o->stream,
         .temperature = o->temperature,
@@ -586,6 +599,8 @@ static int http_describe(struct backend *b, struct backend_info *info, struct er
     json_object_set_new(d, "class_source", json_string(h->class_source));
     if (first->server[0])
         json_object_set_new(d, "server", json_string(first->server));
+    json_object_set_new(d, "server_kind", json_string(first->kind->name));
+    json_object_set_new(d, "server_kind_source", json_string(first->kind_source));
     if (first->chip_sha256[0])
         json_object_set_new(d, "chip_sha256", json_string(first->chip_sha256));
     json_object_set(d, "models", first->model_ids);

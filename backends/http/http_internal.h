@@ -8,11 +8,12 @@
 #include "backends/http/endpoint.h"
 #include "backends/http/loop.h"
 #include "backends/http/protocol.h"
+#include "backends/http/quirks.h"
 #include "backends/http/scan.h"
 #include "backends/http/sse.h"
 #include "backends/http/talk.h"
 
-enum http_when { WHEN_AUTO, WHEN_ON, WHEN_OFF }; /* auto: where the API has it */
+enum http_when { WHEN_AUTO, WHEN_ON, WHEN_OFF }; /* auto: where the API and the server have it */
 enum http_prompt { PROMPT_IDS, PROMPT_TEXT };
 enum http_verify { VERIFY_OFF, VERIFY_ON, VERIFY_FAIL };
 enum http_version { HTTP_1_1, HTTP_2 };
@@ -21,7 +22,7 @@ struct http_options {
     const char *url, *unix_socket, *model, *header, *api_key_env, *api_key_file, *ca_file, *proxy,
         *extra;
     const char *header_env, *header_file;
-    int api, prompt, verify_length, max_tokens_field, http, route;
+    int api, server, auth, prompt, verify_length, max_tokens_field, http, route;
     int ignore_eos, min_tokens, include_usage; /* enum http_when */
     bool stream, continuous_usage, return_token_ids;
     bool reuse, prewarm, tls_verify;

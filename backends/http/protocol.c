@@ -8,7 +8,6 @@
 enum { FIELDS_OPENAI = FIELD_IGNORE_EOS | FIELD_MIN_TOKENS | FIELD_INCLUDE_USAGE |
                        FIELD_CONTINUOUS_USAGE | FIELD_RETURN_TOKEN_IDS };
 
-#define BEARER "Authorization: Bearer "
 #define NO_FINISH "the stream ended without finish_reason and without [DONE]"
 
 const struct protocol protocols[API_COUNT] = {
@@ -17,7 +16,7 @@ const struct protocol protocols[API_COUNT] = {
                          .prompt_key = "prompt",
                          .max_tokens_key = "max_tokens",
                          .fields = FIELDS_OPENAI,
-                         .auth = BEARER,
+                         .auth = AUTH_BEARER,
                   .no_end = NO_FINISH},
     [API_CHAT] = {.name = "chat",
                   .path = "/chat/completions",
@@ -25,14 +24,14 @@ const struct protocol protocols[API_COUNT] = {
                   .max_tokens_key = "max_completion_tokens",
                   .messages = true,
                   .fields = FIELDS_OPENAI,
-                  .auth = BEARER,
+                  .auth = AUTH_BEARER,
                   .no_end = NO_FINISH},
     [API_RESPONSES] = {.name = "responses",
                        .path = "/responses",
                        .prompt_key = "input",
                        .max_tokens_key = "max_output_tokens",
                        .messages = true,
-                       .auth = BEARER,
+                       .auth = AUTH_BEARER,
                        .dialect = SCAN_RESPONSES,
                        .end_event = true,
                        .no_end = "the stream ended without response.completed, .incomplete or .failed"},
@@ -42,12 +41,23 @@ const struct protocol protocols[API_COUNT] = {
                       .max_tokens_key = "max_tokens",
                       .messages = true,
                       .system_apart = true,
-                      .auth = "x-api-key: ",
+                      .auth = AUTH_X_API_KEY,
                       .headers = {"anthropic-version: 2023-06-01"},
                       .dialect = SCAN_MESSAGES,
                       .end_event = true,
                       .cached_beside = true,
                       .no_end = "the stream ended without message_stop"},
+};
+
+const char *const auth_names[AUTH_COUNT + 1] = {
+    [AUTH_AUTO] = "auto",
+    [AUTH_BEARER] = "bearer",
+    [AUTH_X_API_KEY] = "x-api-key",
+};
+
+const char *const auth_lines[AUTH_COUNT] = {
+    [AUTH_BEARER] = "Authorization: Bearer ",
+    [AUTH_X_API_KEY] = "x-api-key: ",
 };
 
 const char *const protocol_names[API_COUNT + 1] = {

@@ -19,6 +19,9 @@ enum request_field {
 
 enum http_api { API_COMPLETIONS, API_CHAT, API_RESPONSES, API_MESSAGES, API_COUNT };
 
+/* How the key is sent: the header line up to it. AUTH_AUTO: as the API does. */
+enum http_auth { AUTH_AUTO, AUTH_BEARER, AUTH_X_API_KEY, AUTH_COUNT };
+
 struct protocol {
     const char *name;           /* of -o api */
     const char *path;           /* behind …/v1 */
@@ -27,7 +30,7 @@ struct protocol {
     bool messages;              /* the prompt is an array of {role, content} */
     bool system_apart;          /* no role "system": that message is a member beside the array */
     unsigned fields;            /* enum request_field that the API knows */
-    const char *auth;           /* the header line up to the key */
+    enum http_auth auth;        /* how the key is sent */
     const char *headers[2];     /* further header lines, unless the user sets them */
 
     enum scan_dialect dialect;
@@ -35,6 +38,9 @@ struct protocol {
     bool cached_beside; /* usage counts cached input tokens beside the others, not among them */
     const char *no_end; /* what to say of a stream without its end */
 };
+
+extern const char *const auth_names[AUTH_COUNT + 1]; /* for -o auth; ends with NULL */
+extern const char *const auth_lines[AUTH_COUNT];
 
 extern const struct protocol protocols[API_COUNT];      /* by enum http_api */
 extern const char *const protocol_names[API_COUNT + 1]; /* for -o api; ends with NULL */

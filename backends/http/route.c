@@ -208,9 +208,10 @@ json_t *route_describe(const struct http *h) {
     for (size_t i = 0; i < h->nendpoints; i++) {
         const struct endpoint *ep = &h->endpoints[i];
         int row = version_row(ep->http_version);
-        json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "url", ep->url, "addresses", ep->addresses,
-                              "class", result_class_name(ep->result_class), "class_source",
-                              ep->class_source);
+        json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "url", ep->url, "addresses",
+                              ep->addresses, "class", result_class_name(ep->result_class),
+                              "class_source", ep->class_source, "server_kind", ep->kind->name,
+                              "server_kind_source", ep->kind_source);
         if (row >= 0)
             json_object_set_new(o, "http", json_string(versions[row].name));
         if (ep->server[0])

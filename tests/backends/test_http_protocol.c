@@ -2,6 +2,7 @@
  * how it ends or fails. The streams are written by hand after the examples and schemas of
  * https://developers.openai.com/api/reference/resources/responses/streaming-events and
  * https://platform.claude.com/docs/en/build-with-claude/streaming. */
+#include "backends/http/quirks.h"
 #include "tests/backends/http_fixture.h"
 
 #include <criterion/criterion.h>
@@ -324,4 +325,104 @@ Test(backends_http_protocol, the_key_is_in_no_record, .timeout = 20) {
     json_decref(seen);
     json_decref(info.details);
     fixture_stop(&f);
+}
+
+/* ---- kinds of servers ---- */
+
+#define MODEL(owner) "{\"data\":[{\"id\":\"m\",\"object\":\"model\",\"created\":7,\"owned_by\":\"" owner "\"}]}"
+
+Test(backends_http_protocol, servers_are_recognised_and_sent_what_they_know, .timeout = 30) {
+    static const struct {
+        const char *models, *headers, *options[4];
+        const char *kind, *source;
+        const char *has, *has_not[4];
+    } rows[] = {
+        {NULL, NULL, {"api=chat"}, "generic", "none",
+         "\"max_completion_tokens\":1,\"min_tokens\":1,\"ignore_eos\":true,", {NULL}},
+        {MODEL("vllm"), NULL, {"api=chat"}, "vllm", "owned_by",
+         "\"max_completion_tokens\":1,\"min_tokens\":1,\"ignore_eos\":true,", {NULL}},
+        {MODEL("sglang"), NULL, {"api=completions"}, "sglang", "owned_by",
+         "\"max_tokens\":1,\"min_tokens\":1,\"ignore_eos\":true,", {NULL}},
+        {MODEL("tensorrt_llm"), NULL, {NULL}, "trtllm", "owned_by", "\"min_tokens\":1", {NULL}},
+        {MODEL("llamacpp"), NULL, {"api=chat"}, "llamacpp", "owned_by",
+         "\"max_tokens\":1,\"ignore_eos\":true,", {"min_tokens"}},
+        {MODEL("me"), "Server: llama.cpp\r\n", {"api=chat"}, "llamacpp", "header", "\"max_tokens\":1", {"min_tokens"}},
+        {"{\"data\":[{\"id\":\"m\",\"created\":0,\"owned_by\":\"m\"}]}", NULL, {"api=chat"}, "tgi", "owned_by",
+         "\"max_tokens\":1", {"min_tokens", "ignore_eos", "max_completion"}},
+        {MODEL("m"), NULL, {"api=chat"}, "generic", "none", "\"ignore_eos\":true", {NULL}},
+        {MODEL("system"), "openai-version: 2020-10-01\r\n", {"api=chat"}, "openai", "header",
+         "\"max_completion_tokens\":1,\"temperature\":0,\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
+         {"min_tokens", "ignore_eos"}},
+        {NULL, "Anthropic-Organization-Id: x\r\n", {"api=messages"}, "anthropic", "header", "\"max_tokens\":1",
+         {"min_tokens", "ignore_eos", "stream_options"}},
+        /* what the user says wins */
+        {MODEL("vllm"), NULL, {"server=openai", "api=chat"}, "openai", "option", "\"max_completion_tokens\":1",
+         {"min_tokens", "ignore_eos"}},
+        {MODEL("vllm"), NULL, {"server=generic", "ignore_eos=off", "min_tokens=off", "include_usage=off"}, "generic",
+         "option", "\"max_tokens\":1", {"min_tokens", "ignore_eos", "stream_options"}},
+        {MODEL("x"), "openai-version: x\r\n", {"ignore_eos=on", "min_tokens=on", "api=responses", "include_usage=on"},
+         "openai", "header",
+         "\"max_output_tokens\":1,\"min_tokens\":1,\"ignore_eos\":true,\"temperature\":0,\"stream\":true,"
+         "\"stream_options\":{\"include_usage\":true}", {NULL}},
+        {MODEL("llamacpp"), NULL, {"api=chat", "max_tokens_field=max_completion_tokens"}, "llamacpp", "owned_by",
+         "\"max_completion_tokens\":1", {"\"max_tokens\""}},
+    };
+    static const struct mock_step steps[] = {{MOCK_SEND, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", 0}, {MOCK_END, NULL, 0}};
+    static const struct mock_step *const replies[] = {steps, NULL};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct fixture *f = calloc(1, sizeof *f);
+        const char *options[5] = {rows[i].options[0], rows[i].options[1], rows[i].options[2], rows[i].options[3], NULL};
+        fixture_start(f, &(struct mock_config){.replies = replies, .models = rows[i].models, .models_headers = rows[i].headers}, options);
+        fixture_run(f, 0, 1);
+        struct backend_info info;
+        cr_assert(zero(int, backend_http.describe(f->backend, &info, &f->err)));
+        cr_assert(eq(str, (char *)json_string_value(json_object_get(info.details, "server_kind")), (char *)rows[i].kind), "%zu", i);
+        cr_assert(eq(str, (char *)json_string_value(json_object_get(info.details, "server_kind_source")), (char *)rows[i].source), "%zu", i);
+        json_decref(info.details);
+        const char *post = mock_post(f->server, 0);
+        cr_assert(ne(ptr, (void *)strstr(post, rows[i].has), NULL), "%zu: %s", i, post);
+        for (int k = 0; k < 4 && rows[i].has_not[k]; k++)
+            cr_assert(eq(ptr, (void *)strstr(post, rows[i].has_not[k]), NULL), "%zu: %s", i, post);
+        fixture_stop(f);
+        free(f);
+    }
+}
+
+/* One body for all: what one endpoint of several refuses, none is sent. */
+Test(backends_http_protocol, several_servers_are_sent_what_all_know, .timeout = 20) {
+    static const struct mock_step steps[] = {{MOCK_SEND, "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", 0}, {MOCK_END, NULL, 0}};
+    static const struct mock_step *const replies[] = {steps, NULL};
+    static struct fixture f;
+    struct mock *other = mock_start(&(struct mock_config){.replies = replies, .models = MODEL("llamacpp")});
+    f.server = mock_start(&(struct mock_config){.replies = replies, .models = MODEL("vllm")});
+    char url[128];
+    snprintf(url, sizeof url, "url=http://127.0.0.1:%d,http://127.0.0.1:%d", mock_port(f.server), mock_port(other));
+    cr_assert(zero(int, fixture_open(&f, (const char *const[]){url, NULL})), "%s", f.err.text);
+    fixture_run(&f, 0, 1);
+    cr_assert(eq(ptr, (void *)strstr(mock_post(f.server, 0), "min_tokens"), NULL));
+    cr_assert(ne(ptr, (void *)strstr(mock_post(f.server, 0), "ignore_eos"), NULL));
+    fixture_stop(&f);
+    mock_stop(other);
+}
+
+Test(backends_http_protocol, the_key_can_be_sent_as_asked, .timeout = 20) {
+    static const char *const options[] = {"api=messages", "auth=bearer", "api_key_env=MOCK_KEY", NULL};
+    setenv("MOCK_KEY", "sk-secret", 1);
+    PLAY(f, options, {MOCK_HEAD}, {MOCK_CHUNK, START(4) M_TEXT("a") M_STOP}, {MOCK_LAST});
+    cr_assert(eq(i32, fixture_run(&f, 0, 1).fail_class, FAIL_NONE));
+    cr_assert(ne(ptr, (void *)strstr(mock_post(f.server, 0), "\r\nAuthorization: Bearer sk-secret\r\n"), NULL));
+    cr_assert(eq(ptr, (void *)strstr(mock_post(f.server, 0), "x-api-key"), NULL));
+    fixture_stop(&f);
+}
+
+/* -o api and -o server name the rows of their tables. */
+Test(backends_http_protocol, names_are_those_of_the_tables) {
+    for (int i = 0; i < API_COUNT; i++)
+        cr_assert(eq(str, (char *)protocol_names[i], (char *)protocols[i].name));
+    for (int i = 0; i < SERVER_COUNT; i++)
+        cr_assert(eq(str, (char *)server_kind_names[i], (char *)server_kinds[i].name));
+    cr_assert(eq(ptr, (void *)protocol_of_path("/v1/chat/completions"), (void *)&protocols[API_CHAT]));
+    cr_assert(eq(ptr, (void *)protocol_of_path("/v1/completions"), (void *)&protocols[API_COMPLETIONS]));
+    cr_assert(eq(ptr, (void *)protocol_of_path("/x/messages"), (void *)&protocols[API_MESSAGES]));
+    cr_assert(eq(ptr, (void *)protocol_of_path("/v1"), NULL));
 }
