@@ -322,6 +322,7 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
     h->loop = LOOP_NONE;
     const struct http_options *o = &h->o;
     h->protocol = &protocols[o->api];
+    h->timers[TIMER_CONNECT].duration_ns = o->timeout_connect_ns;
     h->timers[TIMER_FIRST_TOKEN].duration_ns = o->timeout_first_token_ns;
     h->timers[TIMER_IDLE].duration_ns = o->timeout_idle_ns;
     h->timers[TIMER_TOTAL].duration_ns = o->timeout_total_ns;

@@ -40,7 +40,7 @@ extern const struct option http_options_table[];
 
 /* Time limits of a request. Each kind has one duration for all requests, so its list, appended at
  * the tail, stays sorted by deadline. */
-enum slot_timer { TIMER_FIRST_TOKEN, TIMER_IDLE, TIMER_TOTAL, TIMER_DRAIN, TIMER_COUNT };
+enum slot_timer { TIMER_CONNECT, TIMER_FIRST_TOKEN, TIMER_IDLE, TIMER_TOTAL, TIMER_DRAIN, TIMER_COUNT };
 
 enum { SLOT_ERROR_BYTES = 4096 }; /* kept of an answer that is an error */
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum { HANDOUTS_MAX = 4096 };     /* in a row; what is left waits for the next step */
-#define LOOP_SEEN_MAX_NS (NS_PER_MS / 5) /* between two looks while requests are sent in a row */
+#define LOOP_SEEN_MAX_NS (NS_PER_MS / 10) /* between two looks while requests are sent in a row */
 #define SLICE_NS (50 * NS_PER_MS) /* how late a stop flag may be noticed */
 #define LOOP_SEEN_NS 10000        /* a call of epoll that takes no longer is not taken for a sleep */
 #define LOOP_SERVED_NS 20000      /* since the last look: a sleep may begin without another */

@@ -159,6 +159,7 @@ bool retry_takes(struct slot *s) {
     s->endpoint->retries++;
     s->attempts++;
     slot_clear(s);
+    timer_disarm(s, TIMER_CONNECT);
     timer_disarm(s, TIMER_IDLE);
     timer_disarm(s, TIMER_DRAIN);
     if (h->o.stream)

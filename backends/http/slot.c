@@ -48,6 +48,7 @@ int64_t slots_next_timer(const struct http *h) {
 
 void slots_check_timers(struct http *h, int64_t now_ns) {
     static const int classes[TIMER_COUNT] = {
+        [TIMER_CONNECT] = FAIL_TIMEOUT_CONNECT,
         [TIMER_FIRST_TOKEN] = FAIL_TIMEOUT_FIRST_TOKEN,
         [TIMER_IDLE] = FAIL_TIMEOUT_IDLE,
         [TIMER_TOTAL] = FAIL_TIMEOUT_TOTAL,
@@ -65,6 +66,15 @@ void slots_check_timers(struct http *h, int64_t now_ns) {
 
 /* ---- life ---- */
 
+/* A connection of its own for a request: also when libcurl tries again because a kept one had died. */
+static int on_new_socket(void *ctx, curl_socket_t fd, curlsocktype purpose) {
+    (void)fd, (void)purpose;
+    struct slot *s = ctx;
+    if (!s->timer[TIMER_CONNECT].armed)
+        timer_arm(s, TIMER_CONNECT, clock_now_ns());
+    return CURL_SOCKOPT_OK;
+}
+
 int slot_new(struct http *h, struct slot **out, struct err *e) {
     struct slot *s = calloc(1, sizeof *s);
     if (!s || !(s->easy = curl_easy_init())) {
@@ -79,6 +89,12 @@ int slot_new(struct http *h, struct slot **out, struct err *e) {
     CURL *c = s->easy;
     http_easy_common(h, c);
     stream_attach(s);
+    /* libcurl would keep its own limit in a tree that it searches at each read, connected or not; it
+     * then has one of 300 s that cannot be turned off, only raised */
+    if (h->o.timeout_connect_ns < 300 * NS_PER_S)
+        curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, 0L);
+    curl_easy_setopt(c, CURLOPT_SOCKOPTFUNCTION, on_new_socket);
+    curl_easy_setopt(c, CURLOPT_SOCKOPTDATA, s);
     curl_easy_setopt(c, CURLOPT_PRIVATE, s);
     curl_easy_setopt(c, CURLOPT_POST, 1L);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, h->headers);
@@ -177,6 +193,7 @@ void slot_clear(struct slot *s) {
 }
 
 int slot_send(struct slot *s, struct err *e) {
+    timer_arm(s, TIMER_CONNECT, clock_now_ns());
     return loop_add(&s->h->loop, s->easy, e);
 }
 

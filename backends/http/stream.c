@@ -385,6 +385,7 @@ static int on_debug(CURL *easy, curl_infotype type, char *p, size_t n, void *ctx
              */
             s->h->counts.retried += s->begun;
             s->begun = true;
+            timer_disarm(s, TIMER_CONNECT);
             s->sent = false;
             s->out_bytes = 0;
         }
@@ -417,7 +418,7 @@ static enum fail_class transport_failure(struct slot *s, CURLcode code) {
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_COULDNT_CONNECT:
         return FAIL_CONNECT;
-    case CURLE_OPERATION_TIMEDOUT: /* libcurl is given no other limit */
+    case CURLE_OPERATION_TIMEDOUT: /* libcurl has no other limit */
         return FAIL_TIMEOUT_CONNECT;
     case CURLE_SSL_CONNECT_ERROR:
     case CURLE_PEER_FAILED_VERIFICATION:
