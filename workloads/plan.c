@@ -85,7 +85,7 @@ static int64_t single_total(const struct plan *p) {
     return p->measured == UINT64_MAX ? -1 : (int64_t)(p->warmup + p->measured);
 }
 
-const struct plan_source plan_single = {single_open, single_next, single_total, NULL};
+const struct plan_source plan_single = {single_open, single_next, NULL, single_total, NULL};
 
 int plan_open(const struct workload *w, uint32_t shard, uint32_t shards, struct plan **out,
               struct err *e) {
@@ -101,7 +101,11 @@ int plan_open(const struct workload *w, uint32_t shard, uint32_t shards, struct 
     p->next = shard;
     p->warmup = (uint64_t)w->warmup_requests;
     p->measured = w->requests ? (uint64_t)w->requests : UINT64_MAX;
-    p->source = w->trace_path ? &plan_trace : w->has_sessions ? &plan_sessions : &plan_single;
+    p->source = w->trace_path                 ? &plan_trace
+                : workload_has_sessions(w) ? &plan_sessions
+                                              : &plan_single;
+    if (w->trace_path && workload_has_sessions(w))
+        p->source = &plan_replay;
     if (w->kind == WORKLOAD_TRAINING) {
         p->warmup = p->measured = 0;
         p->source = &plan_single;
@@ -119,12 +123,56 @@ int plan_next(struct plan *p, struct request *r, bool *end, struct err *e) {
     return p->source->next(p, r, end, e);
 }
 
-int plan_next_turn(struct plan *p, const struct request *done, uint32_t output_tokens,
-                   struct request *r, struct err *e) {
-    if (done->last_turn || done->session == REQUEST_NO_SESSION)
-        return err_set(e, ASSAY_EUSAGE, "request %llu has no further turn",
-                       (unsigned long long)done->id);
-    return plan_session_turn(p->w, done, output_tokens, r, e);
+int plan_push_ready(struct plan *p, const struct request *r, int64_t at_ns, struct err *e) {
+    if (p->ready_at == p->nready)
+        p->ready_at = p->nready = 0;
+    if (p->nready == p->ready_cap) {
+        size_t cap = p->ready_cap ? 2 * p->ready_cap : 16;
+        struct plan_ready *q = realloc(p->ready, cap * sizeof *q);
+        if (!q)
+            return err_set(e, ASSAY_ENOMEM, "out of memory");
+        p->ready = q;
+        p->ready_cap = cap;
+    }
+    p->ready[p->nready].request = *r;
+    p->ready[p->nready++].at_ns = at_ns;
+    return 0;
+}
+
+int plan_done(struct plan *p, const struct request *done, int64_t end_ns, uint32_t output_tokens,
+              bool failed, bool *over, struct err *e) {
+    *over = true;
+    if (done->session == REQUEST_NO_SESSION || !p->source->done)
+        return 0;
+    return p->source->done(p, done, end_ns, output_tokens, failed, over, e);
+}
+
+bool plan_take(struct plan *p, struct request *r, int64_t *at_ns) {
+    if (p->ready_at == p->nready)
+        return false;
+    *r = p->ready[p->ready_at].request;
+    *at_ns = p->ready[p->ready_at++].at_ns;
+    return true;
+}
+
+int plan_walk(struct plan *p, bool (*fn)(void *ctx, const struct request *r), void *ctx,
+              bool *whole, struct err *e) {
+    *whole = false;
+    for (;;) {
+        struct request r;
+        bool end, over;
+        int64_t at_ns;
+        int rc = plan_next(p, &r, &end, e);
+        *whole = !rc && end;
+        if (rc || end)
+            return rc;
+        do {
+            if (!fn(ctx, &r))
+                return 0;
+            if ((rc = plan_done(p, &r, 0, r.osl, false, &over, e)))
+                return rc;
+        } while (plan_take(p, &r, &at_ns));
+    }
 }
 
 int64_t plan_total(const struct plan *p) {
@@ -132,7 +180,10 @@ int64_t plan_total(const struct plan *p) {
 }
 
 void plan_close(struct plan *p) {
-    if (p && p->source->close)
+    if (!p)
+        return;
+    if (p->source->close)
         p->source->close(p);
+    free(p->ready);
     free(p);
 }

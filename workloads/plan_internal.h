@@ -18,12 +18,21 @@ enum plan_stream {
 struct plan_source {
     int (*open)(struct plan *p, struct err *e); /* may be NULL */
     int (*next)(struct plan *p, struct request *r, bool *end, struct err *e);
+    /* of a session; may be NULL */
+    int (*done)(struct plan *p, const struct request *done, int64_t end_ns, uint32_t output_tokens,
+                bool failed, bool *over, struct err *e);
     int64_t (*total)(const struct plan *p);
     void (*close)(struct plan *p); /* may be NULL */
 };
-extern const struct plan_source plan_single, plan_sessions, plan_trace;
+extern const struct plan_source plan_single, plan_sessions, plan_trace, plan_replay;
+
+struct plan_ready {
+    struct request request;
+    int64_t at_ns;
+};
 
 struct trace;
+struct replay;
 struct plan {
     const struct workload *w;
     const struct plan_source *source;
@@ -42,13 +51,17 @@ struct plan {
 
     struct trace *trace; /* plan_trace */
     int64_t first_arrival_ns, last_arrival_ns;
+
+    struct replay *replay; /* plan_replay */
+
+    struct plan_ready *ready; /* [ready_at, nready): not yet taken */
+    size_t ready_at, nready, ready_cap;
 };
 
 uint64_t plan_content_seed(uint64_t seed, uint64_t stream, uint64_t index);
 /* A request outside sessions, lengths and content left to the caller. */
 void plan_lone_request(struct request *r, uint64_t id);
 
-int plan_session_turn(const struct workload *w, const struct request *done, uint32_t output_tokens,
-                      struct request *r, struct err *e);
+int plan_push_ready(struct plan *p, const struct request *r, int64_t at_ns, struct err *e);
 
 #endif

@@ -116,24 +116,29 @@ static int sessions_next(struct plan *p, struct request *r, bool *end, struct er
     }
 }
 
-int plan_session_turn(const struct workload *w, const struct request *done, uint32_t output_tokens,
-                      struct request *r, struct err *e) {
+/* A function of the request before alone: no state is kept of a session. */
+static int sessions_done(struct plan *p, const struct request *done, int64_t end_ns,
+                         uint32_t output_tokens, bool failed, bool *over, struct err *e) {
+    *over = failed || done->last_turn;
+    if (*over)
+        return 0;
     uint32_t turn = done->turn + 1;
     assert(turn < done->turns);
-    struct turn t = draw_turn(w, done->session, turn, true);
+    struct turn t = draw_turn(p->w, done->session, turn, true);
     uint64_t context = (uint64_t)done->isl + output_tokens;
     if (context + (uint64_t)t.isl > UINT32_MAX)
         return err_set(e, ASSAY_EINPUT, "session %llu: its context exceeds 2^32 tokens at turn %u",
                        (unsigned long long)done->session, turn);
-    *r = *done; /* done may be r itself */
-    r->id++;
-    r->turn = turn;
-    r->last_turn = turn + 1 == r->turns;
-    r->shared = (uint32_t)context;
-    r->isl = (uint32_t)(context + (uint64_t)t.isl);
-    r->osl = (uint32_t)t.osl;
-    r->delay_ns = t.think_ns;
-    return 0;
+    struct request r;
+    memcpy(&r, done, sizeof r);
+    r.id++;
+    r.turn = turn;
+    r.last_turn = turn + 1 == r.turns;
+    r.shared = (uint32_t)context;
+    r.isl = (uint32_t)(context + (uint64_t)t.isl);
+    r.osl = (uint32_t)t.osl;
+    r.delay_ns = t.think_ns;
+    return plan_push_ready(p, &r, end_ns + r.delay_ns, e);
 }
 
 static int64_t sessions_total(const struct plan *p) {
@@ -149,4 +154,5 @@ static int64_t sessions_total(const struct plan *p) {
     return (int64_t)at.next;
 }
 
-const struct plan_source plan_sessions = {sessions_open, sessions_next, sessions_total, NULL};
+const struct plan_source plan_sessions = {sessions_open, sessions_next, sessions_done,
+                                          sessions_total, NULL};

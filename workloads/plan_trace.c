@@ -3,9 +3,14 @@
 #include "workloads/plan_internal.h"
 #include "workloads/trace.h"
 
+static struct trace_options options_of(const struct workload *w) {
+    return (struct trace_options){
+        .keep_failures = w->trace_keep_failures, .force = w->trace_force, .seed = w->seed};
+}
+
 static int trace_plan_open(struct plan *p, struct err *e) {
     const struct workload *w = p->w;
-    struct trace_options o = {w->trace_keep_failures, w->trace_force, w->seed};
+    struct trace_options o = options_of(w);
     p->next = 0;
     int rc = trace_check_rate(w->trace_path, w->trace_format, &o, e);
     return rc ? rc : trace_open(w->trace_path, w->trace_format, &o, &p->trace, e);
@@ -57,9 +62,35 @@ static int64_t trace_plan_total(const struct plan *p) {
     return -1;
 }
 
+int plan_check_trace(const struct workload *w, void (*seen)(void *ctx, const void *p, size_t n),
+                     void *ctx, struct err *e) {
+    struct plan p = {.w = w,
+                     .warmup = (uint64_t)w->warmup_requests,
+                     .measured = w->requests ? (uint64_t)w->requests : UINT64_MAX};
+    struct trace_options o = options_of(w);
+    o.seen = seen;
+    o.seen_ctx = ctx;
+    bool end = false, sessions = workload_has_sessions(w);
+    int rc = sessions ? 0 : trace_check_rate(w->trace_path, w->trace_format, &o, e);
+    if (rc || (rc = trace_open(w->trace_path, w->trace_format, &o, &p.trace, e)))
+        return rc;
+    while (!rc && !end) {
+        struct trace_row row;
+        if (!sessions && p.next >= p.warmup && p.next - p.warmup >= p.measured)
+            break;
+        rc = trace_next(p.trace, &row, &end, e);
+        if (!rc && !end && !(rc = check_order(&p, &row, e)))
+            p.next++;
+    }
+    if (!rc)
+        rc = trace_drain(p.trace, e);
+    trace_close(p.trace);
+    return rc;
+}
+
 static void trace_plan_close(struct plan *p) {
     trace_close(p->trace);
 }
 
-const struct plan_source plan_trace = {trace_plan_open, trace_plan_next, trace_plan_total,
+const struct plan_source plan_trace = {trace_plan_open, trace_plan_next, NULL, trace_plan_total,
                                        trace_plan_close};

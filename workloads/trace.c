@@ -15,6 +15,8 @@ static const struct trace_ops *const formats[] = {
     [TRACE_AZURE] = &trace_azure,
     [TRACE_BURSTGPT] = &trace_burstgpt,
     [TRACE_SHAREGPT] = &trace_sharegpt,
+    [TRACE_ENDPOINTS] = &trace_endpoints,
+    [TRACE_WEKA] = &trace_weka,
 };
 enum { FORMATS = sizeof formats / sizeof formats[0] };
 
@@ -34,6 +36,8 @@ static int start(struct reader reader, enum trace_format f, const struct trace_o
     t->ops = formats[f];
     t->reader = reader;
     t->options = *o;
+    t->reader.seen = o->seen;
+    t->reader.seen_ctx = o->seen_ctx;
     t->state = calloc(1, t->ops->state_bytes);
     int rc = t->state ? reader_start(&t->reader, e) : err_set(e, ASSAY_ENOMEM, "out of memory");
     if (rc == 0 && t->ops->open)
@@ -75,7 +79,48 @@ int trace_open_memory(const void *p, size_t n, const char *name, enum trace_form
 }
 
 int trace_next(struct trace *t, struct trace_row *row, bool *end, struct err *e) {
-    return t->ops->next(t, row, end, e);
+    if (t->ops->next)
+        return t->ops->next(t, row, end, e);
+    if (t->call == t->session.ncalls) {
+        session_clear(&t->session);
+        t->call = 0;
+        int rc = t->ops->next_session(t, &t->session, end, e);
+        if (rc || *end)
+            return rc;
+    }
+    const struct session_call *c = &t->session.call[t->call++];
+    *row = (struct trace_row){.line = c->line,
+                              .arrival_ns = -1,
+                              .isl = c->isl,
+                              .osl = c->osl,
+                              .nblocks = c->whole_blocks,
+                              .blocks = c->blocks};
+    *end = false;
+    return 0;
+}
+
+int trace_next_session(struct trace *t, struct session *s, bool *end, struct err *e) {
+    return t->ops->next_session(t, s, end, e);
+}
+
+void session_clear(struct session *s) {
+    arena_release(&s->arena);
+    *s = (struct session){0};
+}
+
+uint32_t trace_estimate_tokens(size_t bytes) {
+    size_t n = (bytes + TRACE_BYTES_PER_TOKEN - 1) / TRACE_BYTES_PER_TOKEN;
+    return n ? (uint32_t)n : 1;
+}
+
+int trace_drain(struct trace *t, struct err *e) {
+    bool got = true;
+    int rc = 0;
+    while (!rc && got) {
+        t->reader.begin = t->reader.end;
+        rc = reader_more(&t->reader, &got, e);
+    }
+    return rc;
 }
 
 uint64_t trace_dropped(const struct trace *t) {
@@ -89,6 +134,7 @@ void trace_close(struct trace *t) {
         t->ops->close(t);
     if (t->reader.fd >= 0)
         close(t->reader.fd);
+    session_clear(&t->session);
     free(t->reader.buf);
     free(t->state);
     free(t);
@@ -100,7 +146,9 @@ int trace_check_rate(const char *path, enum trace_format f, const struct trace_o
     if (!info || info->resolution_ns == 0 || o->force)
         return 0;
     struct trace *t;
-    int rc = trace_open(path, f, o, &t, e);
+    struct trace_options unseen = *o;
+    unseen.seen = NULL;
+    int rc = trace_open(path, f, &unseen, &t, e);
     if (rc)
         return rc;
     int64_t first = 0, last = 0, rows = 0;

@@ -73,6 +73,8 @@ int reader_more(struct reader *r, bool *got, struct err *e) {
             return err_errno(e, ASSAY_EINPUT, errno, "cannot read '%s'", r->name);
         n = (size_t)k;
     }
+    if (r->seen && n)
+        r->seen(r->seen_ctx, r->buf + r->end, n);
     r->end += n;
     r->eof = n == 0;
     *got = n > 0;

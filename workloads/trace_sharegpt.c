@@ -134,11 +134,6 @@ static int message(const struct trace *t, uint64_t line, const json_t *list, siz
         *text ? "a longer one" : found);
 }
 
-static uint32_t estimate_tokens(size_t bytes) {
-    size_t n = (bytes + TRACE_BYTES_PER_TOKEN - 1) / TRACE_BYTES_PER_TOKEN;
-    return n ? (uint32_t)n : 1;
-}
-
 /* The next element: *c = '{', or ']' and the array's end is checked. */
 static int to_element(struct trace *t, char *c, struct err *e) {
     struct reader *r = &t->reader;
@@ -215,10 +210,10 @@ static int sharegpt_next(struct trace *t, struct trace_row *row, bool *end, stru
         *row = (struct trace_row){.line = line, .arrival_ns = -1};
         if ((rc = message(t, line, list, 0, &row->text, &bytes, e)))
             return rc;
-        row->isl = estimate_tokens(bytes);
+        row->isl = trace_estimate_tokens(bytes);
         if ((rc = message(t, line, list, 1, &answer, &bytes, e)))
             return rc;
-        row->osl = estimate_tokens(bytes);
+        row->osl = trace_estimate_tokens(bytes);
         return 0;
     }
 }

@@ -2,7 +2,7 @@
  * in a hash set. Memory: 8 bytes a length up to the longest, 16 to 48 bytes a distinct block. */
 #include "harness/core/clock.h"
 #include "workloads/dist.h"
-#include "workloads/trace.h"
+#include "workloads/trace_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +103,7 @@ static int add(struct id_set *s, uint64_t id, struct err *e) {
 int trace_summary(const char *path, enum trace_format f, const struct trace_options *o,
                   struct trace_stats *s, struct err *e) {
     const struct trace_format_info *info = trace_format_info(f);
-    struct counts isl = {0}, osl = {0};
+    struct counts isl = {0}, osl = {0}, turns = {0};
     struct id_set ids = {0};
     struct trace *t = NULL;
     int64_t first = 0, last = 0, before = INT64_MIN;
@@ -126,6 +126,12 @@ int trace_summary(const char *path, enum trace_format f, const struct trace_opti
         s->failed += row.failed;
         if ((rc = count(&isl, row.isl, e)) || (rc = count(&osl, row.osl, e)))
             goto out;
+        if (info->has_sessions && t->call == t->session.ncalls) {
+            s->sessions++;
+            s->branches += t->session.branches - 1;
+            if ((rc = count(&turns, t->session.ncalls, e)))
+                goto out;
+        }
         s->block_references += row.nblocks;
         for (uint32_t i = 0; i < row.nblocks; i++)
             if ((rc = add(&ids, row.blocks[i], e)))
@@ -139,6 +145,8 @@ int trace_summary(const char *path, enum trace_format f, const struct trace_opti
     s->lengths_estimated = info->has_text;
     summarise(&isl, &s->isl, &s->input_tokens);
     summarise(&osl, &s->osl, &s->output_tokens);
+    uint64_t calls;
+    summarise(&turns, &s->turns, &calls);
     s->duration_ns = info->resolution_ns ? last - first : -1;
     s->rate_plausible = true;
     if (info->resolution_ns && s->rows > 1) {
@@ -150,6 +158,7 @@ out:
     trace_close(t);
     free(isl.at);
     free(osl.at);
+    free(turns.at);
     free(ids.at);
     return rc;
 }

@@ -6,6 +6,7 @@
 #include "harness/core/json.h"
 #include "harness/core/options.h"
 #include "workloads/dist.h"
+#include "workloads/trace.h"
 #include "workloads/workload_internal.h"
 
 #include <stdio.h>
@@ -17,7 +18,8 @@
 static const char LIBRARY_DIR[] = "workloads/library";
 
 const char *const workload_kind_names[] = {"training", "decode", "serving", "agentic", NULL};
-const char *const trace_format_names[] = {"mooncake", "azure", "burstgpt", "sharegpt", NULL};
+const char *const trace_format_names[] = {"mooncake", "azure", "burstgpt", "sharegpt",
+                                          "mlperf-endpoints", "weka", NULL};
 static const char *const failure_names[] = {"drop", "keep", NULL};
 
 const char *workload_kind_name(enum workload_kind k) {
@@ -71,12 +73,16 @@ struct trace_fields {
     const char *path, *sha256;
     int format, failures;
     bool force;
+    int64_t plays, max_delay_ns, max_context;
 };
 static const struct option trace_table[] = {
     {"path", OPT_STR, offsetof(struct trace_fields, path), .flags = OPTION_REQUIRED},
     {"format", OPT_ENUM, offsetof(struct trace_fields, format), .choices = trace_format_names, .flags = OPTION_REQUIRED},
     {"failures", OPT_ENUM, offsetof(struct trace_fields, failures), .choices = failure_names, .def = "drop"},
     {"force", OPT_BOOL, offsetof(struct trace_fields, force), .def = "false"},
+    {"plays", OPT_I64, offsetof(struct trace_fields, plays), .min = 0, .max = 1e9, .def = "1", .help = "sessions: how often the whole trace is played; 0 = without end"},
+    {"max_delay", OPT_DURATION, offsetof(struct trace_fields, max_delay_ns), .min = 0, .max = YEAR_NS, .help = "sessions: longer recorded delays are cut to it"},
+    {"max_context", OPT_I64, offsetof(struct trace_fields, max_context), .min = 2, .max = 1 << 28, .help = "sessions with a longer request are left out"},
     {"sha256", OPT_STR, offsetof(struct trace_fields, sha256), .help = "of the trace file"},
     {0},
 };
@@ -163,7 +169,7 @@ static int read_warmup(struct workload *w, const json_t *json, const char *label
 static int read_trace(struct workload *w, const json_t *json, const char *label, struct err *e) {
     if (!json)
         return 0;
-    struct trace_fields f = {0};
+    struct trace_fields f = {.plays = 1, .max_delay_ns = -1};
     int rc = options_from_json(trace_table, &f, json, label, "/trace", &w->arena, e);
     if (rc)
         return rc;
@@ -178,7 +184,17 @@ static int read_trace(struct workload *w, const json_t *json, const char *label,
     w->trace_force = f.force;
     w->trace_keep_failures = f.failures == 1;
     w->trace_sha256 = f.sha256;
+    w->trace_plays = f.plays;
+    w->trace_max_delay_ns = f.max_delay_ns;
+    w->trace_max_context = f.max_context;
+    if (!f.max_context && w->has_model && workload_has_sessions(w))
+        w->trace_max_context = w->model.max_context;
     return 0;
+}
+
+bool workload_has_sessions(const struct workload *w) {
+    const struct trace_format_info *info = w->trace_path ? trace_format_info(w->trace_format) : NULL;
+    return w->has_sessions || (info && info->has_sessions);
 }
 
 static int read_sessions(struct workload *w, const json_t *json, const char *label, struct err *e) {

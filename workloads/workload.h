@@ -17,6 +17,9 @@
 
 enum workload_kind { WORKLOAD_TRAINING, WORKLOAD_DECODE, WORKLOAD_SERVING, WORKLOAD_AGENTIC };
 const char *workload_kind_name(enum workload_kind k);
+struct workload;
+/* Whether its requests come in sessions, synthetic or recorded. */
+bool workload_has_sessions(const struct workload *w);
 
 /* A length in tokens (or another count). */
 enum dist_kind {
@@ -58,7 +61,15 @@ int pattern_parse(const char *text, struct pattern *p, struct err *e) MUST_USE;
 /* "concurrency:64" back from its parts; parses to the same bits. */
 void pattern_print(const struct pattern *p, char *out, size_t out_bytes);
 
-enum trace_format { TRACE_NONE, TRACE_MOONCAKE, TRACE_AZURE, TRACE_BURSTGPT, TRACE_SHAREGPT };
+enum trace_format {
+    TRACE_NONE,
+    TRACE_MOONCAKE,
+    TRACE_AZURE,
+    TRACE_BURSTGPT,
+    TRACE_SHAREGPT,
+    TRACE_ENDPOINTS,
+    TRACE_WEKA
+};
 
 enum { WORKLOAD_OVERRIDES_MAX = 32, WORKLOAD_OVERRIDE_BYTES = 160 };
 
@@ -84,9 +95,12 @@ struct workload {
     enum trace_format trace_format;
     bool trace_force;         /* take it although its rate says that the time unit is wrong */
     bool trace_keep_failures; /* requests that failed when recorded are issued too */
+    int64_t trace_plays;       /* sessions: how often the whole trace is played; 0 = without end */
+    int64_t trace_max_delay_ns; /* sessions: longer recorded delays are cut to it; -1 = none are */
+    int64_t trace_max_context; /* sessions with a longer request are left out; 0 = none are */
     const char *trace_sha256; /* as stated by the file; NULL = the caller digests and fills it in */
 
-    /* sessions; has_sessions false = each request stands alone */
+    /* synthetic sessions; has_sessions false = there are none (recorded ones: workload_has_sessions) */
     bool has_sessions;
     int64_t sessions;      /* how many; 0 = as many as requests need */
     struct dist turns;     /* per session, >= 1 */

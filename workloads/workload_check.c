@@ -1,5 +1,6 @@
 /* What the members of a workload mean together: a table of contradictions, each with the place that
  * is wrong and the reason. Single members are checked where they are read. */
+#include "workloads/trace.h"
 #include "workloads/workload_internal.h"
 
 #include <stddef.h>
@@ -21,6 +22,9 @@ static bool open_ended(const struct facts *f) {
 static bool ratio(const struct facts *f) {
     return (f->d->isl && f->w->isl.kind == DIST_RANGE_RATIO) ||
            (f->d->osl && f->w->osl.kind == DIST_RANGE_RATIO);
+}
+static bool timed_trace(const struct facts *f) {
+    return trace_format_info(f->w->trace_format)->resolution_ns != 0;
 }
 static bool pattern_is(const struct facts *f, enum pattern_kind k) {
     return f->d->pattern && f->w->pattern.kind == k;
@@ -49,8 +53,15 @@ RULE(trace_sessions, f->d->trace && f->d->sessions)
 RULE(isl_absent, !training(f) && !f->d->trace && !f->d->isl)
 RULE(osl_absent, !training(f) && !f->d->trace && !f->d->osl)
 RULE(pattern_trace, pattern_is(f, PATTERN_TRACE) && !f->d->trace)
-RULE(pattern_untimed, pattern_is(f, PATTERN_TRACE) && f->w->trace_format == TRACE_SHAREGPT)
-RULE(sessions_offline, f->d->sessions &&pattern_is(f, PATTERN_OFFLINE))
+RULE(pattern_untimed, pattern_is(f, PATTERN_TRACE) &&f->d->trace && !timed_trace(f))
+RULE(sessions_offline, workload_has_sessions(f->w) && pattern_is(f, PATTERN_OFFLINE))
+RULE(plays_single, f->d->trace && !workload_has_sessions(f->w) && f->w->trace_plays != 1)
+RULE(delay_single, f->d->trace && !workload_has_sessions(f->w) && f->w->trace_max_delay_ns >= 0)
+RULE(context_single, f->d->trace && !workload_has_sessions(f->w) && f->w->trace_max_context)
+RULE(plays_endless,
+     f->d->trace && f->w->trace_plays == 0 && !f->d->requests && f->w->duration_ns == 0)
+RULE(trace_context_model,
+     f->d->trace && f->w->has_model && f->w->trace_max_context > f->w->model.max_context)
 RULE(agentic_absent, f->w->kind == WORKLOAD_AGENTIC && !f->d->sessions && !f->d->trace)
 RULE(no_end, !training(f) && open_ended(f))
 RULE(offline_endless, pattern_is(f, PATTERN_OFFLINE) && !f->d->requests && !f->d->trace)
@@ -84,8 +95,13 @@ static const struct {
     {isl_absent,        "/isl",      "expected input lengths or a trace, found nothing"},
     {osl_absent,        "/osl",      "expected output lengths or a trace, found nothing"},
     {pattern_trace,     "/pattern",  "expected another pattern, because there is no trace whose times it could follow"},
-    {pattern_untimed,   "/pattern",  "expected another pattern, because a sharegpt trace has no times"},
+    {pattern_untimed,   "/pattern",  "expected another pattern, because this format of traces has no times"},
     {sessions_offline,  "/pattern",  "expected a pattern that waits for answers or times, because sessions are given and 'offline' issues all requests at once"},
+    {plays_single,      "/trace/plays", "expected no such member, because this format of traces has no sessions"},
+    {delay_single,      "/trace/max_delay", "expected no such member, because this format of traces has no sessions"},
+    {context_single,    "/trace/max_context", "expected no such member, because this format of traces has no sessions"},
+    {plays_endless,     "/trace/plays", "expected a number of plays, requests or a duration, so that the run ends; found 0 plays, which is without end"},
+    {trace_context_model, "/trace/max_context", "expected at most the model's max_position_embeddings"},
     {agentic_absent,    "/sessions", "expected sessions or a trace, because kind is agentic; found nothing"},
     {offline_endless,   "/requests", "expected a number of requests, because 'offline' issues all of them at time 0; found nothing"},
     {ratio_sessions,    "/isl",      "expected another kind than range_ratio beside sessions: its draws are of a list of single requests"},

@@ -56,12 +56,27 @@ static json_t *without_zeros(json_t *o) {
     return o;
 }
 
+/* max_ns < 0: no limit. */
+static bool put_delay(json_t *to, int64_t max_ns) {
+    static const struct option field[] = {{"max_delay", OPT_DURATION, 0, .help = NULL}, {0}};
+    if (max_ns < 0)
+        return false;
+    json_t *o = options_to_json(field, &max_ns);
+    bool bad = !o || json_object_update(to, o);
+    json_decref(o);
+    return bad;
+}
+
 static bool put_trace(json_t *to, const struct workload *w) {
     json_t *t = json_object();
     bool bad = !t || put(t, "path", json_string(w->trace_path)) ||
                put(t, "format", json_string(trace_format_names[w->trace_format - 1])) ||
                put(t, "failures", json_string(w->trace_keep_failures ? "keep" : "drop")) ||
                put(t, "force", json_boolean(w->trace_force)) ||
+               (w->trace_plays != 1 && put(t, "plays", json_integer(w->trace_plays))) ||
+               (w->trace_max_context &&
+                put(t, "max_context", json_integer(w->trace_max_context))) ||
+               put_delay(t, w->trace_max_delay_ns) ||
                (w->trace_sha256 && put(t, "sha256", json_string(w->trace_sha256)));
     return put(to, "trace", t) || bad;
 }

@@ -439,7 +439,7 @@ int serve_run(const struct serve_options *o, struct err *e) {
     v->limits = (struct serve_limits){.max_context = v->id.max_context,
                                       .model_id = v->id.model_raw,
                                       .model_name = v->id.model_name};
-    if ((o->sessions || (o->workload && o->workload->has_sessions)) &&
+    if ((o->sessions || (o->workload && workload_has_sessions(o->workload))) &&
         (rc = sessions_new(&v->limits.sessions, e)))
         goto out;
     listen_fd = listen_on(address, o->port, &port, &family, e);

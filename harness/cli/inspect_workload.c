@@ -42,8 +42,9 @@ json_t *inspect_spread(int64_t *v, size_t n) {
 struct walk {
     int64_t *isl, *osl, *turns;
     size_t n, cap, osl_cap, nturns, turns_cap;
-    int64_t reused_tokens, input_tokens;
-    bool whole;
+    int64_t reused_tokens, input_tokens, branches;
+    uint64_t left_out;
+    bool whole, out_of_memory;
 };
 
 static bool grow(int64_t **v, size_t *cap, size_t n) {
@@ -58,42 +59,32 @@ static bool grow(int64_t **v, size_t *cap, size_t n) {
     return true;
 }
 
-static bool count_request(struct walk *w, const struct request *r) {
-    if (!grow(&w->isl, &w->cap, w->n) || !grow(&w->osl, &w->osl_cap, w->n))
+static bool count_request(void *ctx, const struct request *r) {
+    struct walk *w = ctx;
+    bool session = r->session != REQUEST_NO_SESSION && r->turn == 0 && r->branch == 0;
+    w->out_of_memory = !grow(&w->isl, &w->cap, w->n) || !grow(&w->osl, &w->osl_cap, w->n) ||
+                       (session && !grow(&w->turns, &w->turns_cap, w->nturns));
+    if (w->out_of_memory)
         return false;
     w->isl[w->n] = r->isl;
     w->osl[w->n++] = r->osl;
+    if (session)
+        w->turns[w->nturns++] = r->turns;
+    w->branches += r->turn == 0 && r->branch > 0;
     w->input_tokens += r->isl;
     w->reused_tokens += r->shared;
-    return true;
+    return w->n < WALK_MAX;
 }
 
 static int walk_plan(const struct workload *load, struct walk *w, struct err *e) {
     struct plan *plan = NULL;
-    struct request r;
-    bool end = false;
     int rc = plan_open(load, 0, 1, &plan, e);
-    while (!rc && w->n < WALK_MAX && !(rc = plan_next(plan, &r, &end, e)) && !end) {
-        int64_t turns = 1;
-        for (;; turns++) {
-            if (!count_request(w, &r)) {
-                rc = err_set(e, ASSAY_ENOMEM, "out of memory");
-                break;
-            }
-            if (r.session == REQUEST_NO_SESSION || r.last_turn || w->n >= WALK_MAX)
-                break;
-            struct request done = r;
-            if ((rc = plan_next_turn(plan, &done, done.osl, &r, e)))
-                break;
-        }
-        if (!rc && r.session != REQUEST_NO_SESSION) {
-            if (!grow(&w->turns, &w->turns_cap, w->nturns))
-                rc = err_set(e, ASSAY_ENOMEM, "out of memory");
-            else
-                w->turns[w->nturns++] = turns;
-        }
-    }
-    w->whole = end;
+    if (!rc)
+        rc = plan_walk(plan, count_request, w, &w->whole, e);
+    if (!rc && w->out_of_memory)
+        rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+    if (!rc)
+        w->left_out = plan_left_out(plan);
     plan_close(plan);
     return rc;
 }
@@ -118,6 +109,11 @@ static int walk_facts(const struct workload *load, struct walk *w, json_t *facts
         bad |= json_object_set_new(facts, "sessions", json_integer((json_int_t)w->nturns));
         bad |= json_object_set_new(facts, "turns", inspect_spread(w->turns, w->nturns));
     }
+    if (w->branches)
+        bad |= json_object_set_new(facts, "branches", json_integer(w->branches));
+    if (w->left_out)
+        bad |= json_object_set_new(facts, "sessions_left_out",
+                                   json_integer((json_int_t)w->left_out));
     if (w->reused_tokens)
         bad |= json_object_set_new(facts, "reusable_prefix_share",
                                    json_real((double)w->reused_tokens / (double)w->input_tokens));
@@ -192,6 +188,9 @@ static const struct {
     {TRACE_AZURE, "ContextTokens"},
     {TRACE_BURSTGPT, "Request tokens"},
     {TRACE_SHAREGPT, "\"conversations\""},
+    {TRACE_ENDPOINTS, "\"conversation_id\""},
+    {TRACE_WEKA, "\"hash_id_scope\""},
+    {TRACE_WEKA, "\"block_size\""},
 };
 
 static enum trace_format trace_format_of(const char *path) {
@@ -232,6 +231,12 @@ static int trace_facts(const struct trace_stats *s, json_t *facts, struct err *e
         bad |=
             json_object_set_new(facts, "output_tokens", json_integer((json_int_t)s->output_tokens));
     }
+    if (s->sessions) {
+        bad |= json_object_set_new(facts, "sessions", json_integer((json_int_t)s->sessions));
+        bad |= json_object_set_new(facts, "turns", lengths(&s->turns));
+        if (s->branches)
+            bad |= json_object_set_new(facts, "branches", json_integer((json_int_t)s->branches));
+    }
     if (s->lengths_estimated)
         bad |= json_object_set_new(facts, "lengths_estimated", json_true());
     if (s->duration_ns >= 0)
@@ -266,8 +271,8 @@ int inspect_trace(const char *name, json_t *facts, struct err *e) {
     if (format == TRACE_NONE)
         return err_set(
             e, ASSAY_EINPUT,
-            "%s: expected a trace (mooncake, azure, burstgpt or sharegpt), found none of "
-            "their columns in the beginning",
+            "%s: expected a trace (mooncake, azure, burstgpt, sharegpt, mlperf-endpoints or weka), "
+            "found none of their columns in the beginning",
             name);
     hex_encode(digest, sizeof digest, hex);
     rc = trace_summary(name, format, &options, &stats, e);

@@ -144,7 +144,7 @@ void beside_stop(struct beside *b) {
 
 /* Whether the workload sends the same tokens twice; a trace may or may not. */
 static enum server_prefixes prefixes_of(const struct workload *w) {
-    return w->has_sessions  ? SERVER_PREFIXES_SHARED
+    return workload_has_sessions(w)  ? SERVER_PREFIXES_SHARED
            : w->trace_path ? SERVER_PREFIXES_UNKNOWN
                            : SERVER_PREFIXES_NONE;
 }

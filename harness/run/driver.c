@@ -186,19 +186,15 @@ static int complete(struct driver *d, const struct completion *c, const struct r
         d->failed++;
     else if (d->a->latency)
         sketch_add(d->a->latency, c->time_ns - intended_ns);
-    if (r->session != REQUEST_NO_SESSION && !r->last_turn && !c->fail_class) {
-        struct turn t = {0};
-        int rc = plan_next_turn(d->plan, r, c->output_tokens, &t.request, e);
-        if (rc)
-            return rc;
-        t.at_ns = c->time_ns + t.request.delay_ns;
+    bool over;
+    int rc = plan_done(d->plan, r, c->time_ns, c->output_tokens, c->fail_class != 0, &over, e);
+    struct turn t;
+    while (!rc && plan_take(d->plan, &t.request, &t.at_ns))
         if (turn_heap_push(&d->turns, &t))
-            return err_set(e, ASSAY_ENOMEM, "out of memory");
-        return 0;
-    }
-    /* a failed turn ends its session: there is no answer to go on from */
-    free_slot(d, c->time_ns);
-    return 0;
+            rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+    if (!rc && over)
+        free_slot(d, c->time_ns);
+    return rc;
 }
 
 static int issue(struct driver *d, const struct request *r, int64_t intended_ns, struct err *e) {
@@ -206,11 +202,11 @@ static int issue(struct driver *d, const struct request *r, int64_t intended_ns,
     if (!d->window_open && !d->draining_warmup) {
         const struct workload *w = d->a->workload;
         bool by_count = w->warmup_requests > 0;
-        bool first = by_count ? (w->has_sessions ? d->warmup_left-- == 0
+        bool first = by_count ? (workload_has_sessions(w) ? d->warmup_left-- == 0
                                                  : r->id >= (uint64_t)w->warmup_requests)
                               : intended_ns >= d->begin_ns;
         if (first)
-            open_window(d, by_count && (w->has_sessions || d->begin_ns == INT64_MAX) ? intended_ns
+            open_window(d, by_count && (workload_has_sessions(w) || d->begin_ns == INT64_MAX) ? intended_ns
                                                                                     : d->begin_ns);
     }
     int64_t t = now(d); /* after the mark, which has a time of its own */
@@ -383,7 +379,7 @@ static int serve_load(struct driver *d, struct err *e) {
     d->start_ns = t;
     set_slots(d, t);
     bool open_loop = !d->closed_loop && w->pattern.kind != PATTERN_OFFLINE;
-    if (w->warmup_requests && !open_loop && !w->has_sessions) {
+    if (w->warmup_requests && !open_loop && !workload_has_sessions(w)) {
         d->draining_warmup = true;
         if ((rc = run_phase(d, e)))
             return rc;

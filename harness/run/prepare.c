@@ -57,7 +57,7 @@ static int check_span(const struct workload *w, struct err *e) {
     bool timed = w->pattern.kind == PATTERN_POISSON || w->pattern.kind == PATTERN_CONSTANT ||
                  w->pattern.kind == PATTERN_GAMMA;
     double n = (double)w->warmup_requests + (w->duration_ns ? 0 : (double)w->requests);
-    if (!timed || w->has_sessions || n * 1e9 / w->pattern.value < (double)ARRIVAL_NEVER)
+    if (!timed || workload_has_sessions(w) || n * 1e9 / w->pattern.value < (double)ARRIVAL_NEVER)
         return 0;
     return err_set(e, ASSAY_EINPUT,
                    "%s: at /pattern: expected a rate at which %.0f requests are issued within 146 years, "
@@ -76,14 +76,20 @@ static int check_canonical(const json_t *v, const char *name, struct err *e) {
     return rc ? err_wrap(e, "%s", name) : 0;
 }
 
+static void add_bytes(void *ctx, const void *p, size_t n) {
+    sha256_add(ctx, p, n);
+}
+
 /* A trace is read to its end before anything is written: a malformed or truncated line must not end a
- * run in its middle. Its digest goes into the effective definition. */
+ * run in its middle. Its digest, made in the same pass, goes into the effective definition. */
 static int check_trace(struct workload *w, struct err *e) {
     if (!w->trace_path)
         return 0;
     unsigned char digest[SHA256_BYTES];
     char hex[SHA256_HEX];
-    int rc = sha256_file(w->trace_path, digest, e);
+    struct sha256_stream *sum = sha256_new();
+    int rc = plan_check_trace(w, add_bytes, sum, e);
+    sha256_finish(sum, digest);
     if (rc)
         return rc;
     hex_encode(digest, sizeof digest, hex);
@@ -91,17 +97,9 @@ static int check_trace(struct workload *w, struct err *e) {
         return err_set(e, ASSAY_EINPUT, "%s: at /trace/sha256: expected %s, found %s", w->name,
                        w->trace_sha256, hex);
     json_t *trace = json_object_get(w->effective_json, "trace");
-    if (json_object_set_new(trace, "sha256", json_string(hex)))
-        return err_set(e, ASSAY_ENOMEM, "out of memory");
-    struct plan *plan;
-    struct request r;
-    bool end = false;
-    if ((rc = plan_open(w, 0, 1, &plan, e)))
-        return rc;
-    while (!rc && !end)
-        rc = plan_next(plan, &r, &end, e);
-    plan_close(plan);
-    return rc;
+    return json_object_set_new(trace, "sha256", json_string(hex))
+               ? err_set(e, ASSAY_ENOMEM, "out of memory")
+               : 0;
 }
 
 int prepare_load(const struct run_options *o, struct prepared *p, struct err *e) {
@@ -209,6 +207,8 @@ int prepare_backend(const struct run_options *o, struct prepared *p, struct err 
     if (!p->sinks || !p->backends)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
     p->origin_ns = clock_now_ns();
+    /* several branches of a session may be in flight at once */
+    bool branches = p->workload->trace_path && workload_has_sessions(p->workload);
     for (uint32_t i = 0; i < p->threads; i++) {
         struct backend_open_args args = {
             .workload = p->workload,
@@ -217,7 +217,8 @@ int prepare_backend(const struct run_options *o, struct prepared *p, struct err 
             .shard = i,
             .shards = p->threads,
             .origin_ns = p->origin_ns,
-            .max_in_flight = shard_max_in_flight(p->workload, i, p->threads),
+            .max_in_flight =
+                branches ? 0 : shard_max_in_flight(p->workload, i, p->threads),
         };
         int rc = p->ops->open(&args, &p->backends[i], e);
         if (rc)

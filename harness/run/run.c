@@ -239,7 +239,7 @@ static int compute(struct store *s, const struct run_handle *h, const struct pre
 }
 
 static const char *load_kind(const struct workload *w) {
-    return w->has_sessions ? "sessions" : pattern_kind_name(w->pattern.kind);
+    return workload_has_sessions(w) ? "sessions" : pattern_kind_name(w->pattern.kind);
 }
 
 int run_execute(const struct run_options *o, struct run_result *r, struct err *e) {

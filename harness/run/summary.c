@@ -105,38 +105,25 @@ struct plan_facts {
     bool whole; /* the plan was walked to its end */
 };
 
+static bool count_request(void *ctx, const struct request *r) {
+    enum { WALK_MAX = 200000 };
+    struct plan_facts *f = ctx;
+    f->requests++;
+    f->input_tokens += r->isl;
+    f->output_tokens += r->osl;
+    if (r->arrival_ns > f->last_arrival_ns)
+        f->last_arrival_ns = r->arrival_ns;
+    return f->requests < WALK_MAX;
+}
+
 /* Walks the plan, sessions included, up to a limit; answers are as long as planned. */
 static int walk(const struct workload *w, struct plan_facts *f, struct err *e) {
-    enum { WALK_MAX = 200000 };
     struct plan *plan;
     int rc = plan_open(w, 0, 1, &plan, e);
     if (rc)
         return rc;
-    *f = (struct plan_facts){.whole = true};
-    for (;;) {
-        struct request r, next;
-        bool end;
-        if ((rc = plan_next(plan, &r, &end, e)) || end)
-            break;
-        for (;;) {
-            f->requests++;
-            f->input_tokens += r.isl;
-            f->output_tokens += r.osl;
-            if (r.arrival_ns > f->last_arrival_ns)
-                f->last_arrival_ns = r.arrival_ns;
-            if (r.session == REQUEST_NO_SESSION || r.last_turn)
-                break;
-            if ((rc = plan_next_turn(plan, &r, r.osl, &next, e)))
-                break;
-            r = next;
-        }
-        if (rc)
-            break;
-        if (f->requests >= WALK_MAX) {
-            f->whole = false;
-            break;
-        }
-    }
+    *f = (struct plan_facts){0};
+    rc = plan_walk(plan, count_request, f, &f->whole, e);
     plan_close(plan);
     return rc;
 }

@@ -25,12 +25,15 @@ static int run(const struct bench_case *c, struct err *e) {
     rc = plan_open(w, 0, 1, &p, e);
     int64_t open_ns = clock_cpu_ns() - start_ns;
     uint64_t requests = 0;
+    int64_t at_ns;
     start_ns = clock_cpu_ns();
     while (rc == 0 && (rc = plan_next(p, &r, &end, e)) == 0 && !end) {
-        checksum += r.isl + r.osl + r.content_seed;
-        requests++;
-        for (; !r.last_turn && rc == 0; requests++)
-            rc = plan_next_turn(p, &r, r.osl, &r, e);
+        do {
+            bool over;
+            checksum += r.isl + r.osl + r.content_seed;
+            requests++;
+            rc = plan_done(p, &r, 0, r.osl, false, &over, e);
+        } while (rc == 0 && plan_take(p, &r, &at_ns));
     }
     int64_t next_ns = clock_cpu_ns() - start_ns;
     printf("{\"plan\": \"%s\", \"open_ms\": %.2f, \"next_ns\": %.1f, \"requests\": %llu}\n",

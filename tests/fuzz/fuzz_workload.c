@@ -16,9 +16,12 @@ static void walk(const struct workload *w) {
     if (w->trace_path || w->requests > 100000 || plan_open(w, 0, 2, &p, &e))
         return;
     for (int i = 0; i < 100 && plan_next(p, &r, &end, &e) == 0 && !end; i++)
-        for (int k = 0; k < 10 && !r.last_turn; k++)
-            if (plan_next_turn(p, &r, r.osl, &r, &e))
+        for (int k = 0; k < 10; k++) {
+            bool over;
+            int64_t at_ns;
+            if (plan_done(p, &r, 0, r.osl, false, &over, &e) || !plan_take(p, &r, &at_ns))
                 break;
+        }
     plan_close(p);
 }
 

@@ -201,6 +201,64 @@ Test(run_driver, a_failed_turn_ends_its_session_and_frees_the_slot) {
     free(l);
 }
 
+/* A recorded session's tree on a backend whose every answer takes the same time; the fixture and its
+ * tree stand in tests/workloads/test_sessions.c. Times by hand: a call is issued when all that it waits
+ * for has ended and its delay is past. */
+#define TREE "{\"name\":\"t\",\"kind\":\"agentic\",\"trace\":{\"path\":\"tests/data/workloads/weka.jsonl\"," \
+             "\"format\":\"weka\"},"
+
+static void expect_issues(const struct log *l, const double *want_s, uint64_t n) {
+    for (uint64_t i = 0; i < n; i++) {
+        const struct seen *s = find(l, EVENT_ISSUE, i);
+        if (want_s[i] < 0) {
+            cr_assert(eq(ptr, (void *)s, NULL), "request %d", (int)i);
+            continue;
+        }
+        cr_assert(ne(ptr, (void *)s, NULL), "request %d", (int)i);
+        cr_assert(eq(i64, s->time_ns, (int64_t)(want_s[i] * 1e9)), "request %d", (int)i);
+        cr_assert(eq(i64, s->a, 0), "request %d", (int)i);
+    }
+}
+
+Test(run_driver, branches_run_beside_each_other_and_the_parent_waits_for_them) {
+    static const char *const fast[] = {"ttft=1s", NULL}, *const slow[] = {"ttft=10s", NULL};
+    static const double at_fast[] = {0, 2, 3, 4, 7, 8, 9, 10.5, 12, 13, 14.5},
+                        at_slow[] = {0, 11, 12, 22, 32, 17, 43, 53.5, 55, 65, 75.5};
+    struct log *l = drive(TREE "\"pattern\":\"concurrency:1\"}", fast, 0);
+    expect_issues(l, at_fast, 11);
+    cr_assert(eq(int, count(l, EVENT_DONE), 11));
+    free(l);
+    l = drive(TREE "\"pattern\":\"concurrency:1\"}", slow, 0);
+    expect_issues(l, at_slow, 11);
+    free(l);
+}
+
+Test(run_driver, concurrency_counts_recorded_sessions_and_rates_start_them) {
+    static const char *const opts[] = {"ttft=1s", NULL};
+    static const double two[] = {0, 2, 3, 4, 7, 8, 9, 10.5, 12, 0, 1.5},
+                        rate[] = {0, 2, 3, 4, 7, 8, 9, 10.5, 12, 4, 5.5};
+    struct log *l = drive(TREE "\"pattern\":\"concurrency:2\"}", opts, 0);
+    expect_issues(l, two, 11);
+    for (uint64_t i = 0; i < 11; i++) {
+        const struct seen *s = find(l, EVENT_SESSION, i);
+        cr_assert(eq(i64, s->a, i >= 9));
+    }
+    cr_assert(eq(i64, find(l, EVENT_SESSION, 3)->b, 1), "the second turn of its branch");
+    free(l);
+    l = drive(TREE "\"pattern\":\"constant:0.25\"}", opts, 0);
+    expect_issues(l, rate, 11);
+    free(l);
+}
+
+Test(run_driver, a_failure_in_a_branch_ends_the_tree_when_the_others_have_ended) {
+    static const char *const opts[] = {"ttft=1s", "fail_every=3", NULL};
+    /* 2 fails at 4 s; 3 and 5 were due by then and are issued; 5 fails as well, at 9 s */
+    static const double at[] = {0, 2, 3, 4, -1, 8, -1, -1, -1, 9, 10.5};
+    struct log *l = drive(TREE "\"pattern\":\"concurrency:1\"}", opts, 0);
+    expect_issues(l, at, 11);
+    free(l);
+}
+
 Test(run_driver, same_seed_same_log) {
     static const char *const opts[] = {"ttft=3ms", "tpot=100us", "stream=on", NULL};
     const char *j = "{\"name\":\"t\",\"version\":\"1\",\"kind\":\"serving\",\"seed\":7,"

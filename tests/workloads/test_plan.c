@@ -30,15 +30,16 @@ static size_t collect(const struct workload *w, uint32_t shard, uint32_t shards,
         cr_assert(eq(int, plan_next(p, &r, &end, &e), 0), "%s", e.text);
         if (end)
             break;
-        for (;;) {
+        int64_t at_ns;
+        do {
+            bool over;
             cr_assert(lt(sz, n, max));
-            r.text = NULL;
-            r.blocks = NULL;
-            out[n++] = r;
-            if (r.last_turn)
-                break;
-            cr_assert(eq(int, plan_next_turn(p, &r, r.osl, &r, &e), 0), "%s", e.text);
-        }
+            out[n] = r;
+            out[n].text = NULL;
+            out[n++].blocks = NULL;
+            cr_assert(eq(int, plan_done(p, &r, 0, r.osl, false, &over, &e), 0), "%s", e.text);
+            cr_assert(eq(int, over, r.last_turn));
+        } while (plan_take(p, &r, &at_ns));
     }
     plan_close(p);
     return n;
