@@ -6,6 +6,7 @@
 
 const char *const axis_names[AXIS_COUNT] = {
     [AXIS_PLAIN] = "plain",         [AXIS_TOKENS] = "tokens",     [AXIS_SEQUENCES] = "sequences",
+    [AXIS_ROUTED] = "routed",       [AXIS_EXPERT_FFN] = "expert_ffn",
     [AXIS_HIDDEN] = "hidden",       [AXIS_HEADS] = "heads",       [AXIS_KV_HEADS] = "kv_heads",
     [AXIS_HEAD_DIM] = "head_dim",   [AXIS_FFN] = "ffn",           [AXIS_EXPERTS] = "experts",
     [AXIS_VOCAB] = "vocab",         [AXIS_LATENT] = "latent",
@@ -31,6 +32,7 @@ void graph_release(struct graph *g) {
 int64_t graph_dim(const struct value *v, int i, const struct graph_step *s) {
     switch (v->axis[i]) {
     case AXIS_TOKENS:
+    case AXIS_ROUTED:
         return v->n[i] * s->tokens;
     case AXIS_SEQUENCES:
         return v->n[i] * s->sequences;
@@ -136,7 +138,7 @@ int64_t graph_parameters(const struct graph *g) {
 static void print_value(const struct value *v, FILE *out) {
     fprintf(out, "%s %s[", v->name, dtype_names[v->dtype]);
     for (int i = 0; i < v->rank; i++) {
-        bool open = v->axis[i] == AXIS_TOKENS || v->axis[i] == AXIS_SEQUENCES;
+        bool open = v->axis[i] == AXIS_TOKENS || v->axis[i] == AXIS_SEQUENCES || v->axis[i] == AXIS_ROUTED;
         fprintf(out, "%s%s", i ? "," : "", axis_names[v->axis[i]]);
         if (!open || v->n[i] != 1)
             fprintf(out, "%c%" PRId64, open ? '*' : '=', v->n[i]);

@@ -3,8 +3,8 @@
  * A graph is a list of blocks (the embedding, a decoder layer, the head), each a straight line of ops
  * over values, and a list of calls that says in which order and how often blocks run. Values have named
  * axes; what an axis means on a machine (split over a mesh, padded, kept whole) is the backend's to
- * decide. Two axes are open until a step is known: an axis of tokens is `n` times the step's tokens, one of
- * sequences `n` times its sequences, so that one graph serves steps of every size.
+ * decide. Three axes are open until a step is known: tokens and routed rows are `n` times the step's
+ * tokens, sequences `n` times its sequences, so that one graph serves steps of every size.
  *
  * Matrix products are einsums, one letter an axis ("td,dhe->the"): a letter in all three operands is a batch
  * axis, one in both inputs alone is contracted. Fused ops of real stacks are ops of their own.
@@ -28,11 +28,13 @@ enum axis {
     AXIS_PLAIN, /* a width nobody splits */
     AXIS_TOKENS,
     AXIS_SEQUENCES,
+    AXIS_ROUTED, /* rows sorted by expert: n times the tokens */
     AXIS_HIDDEN,
     AXIS_HEADS,
     AXIS_KV_HEADS,
     AXIS_HEAD_DIM,
-    AXIS_FFN, /* columns of a feed-forward layer or of an expert */
+    AXIS_FFN, /* columns of a feed-forward layer */
+    AXIS_EXPERT_FFN,
     AXIS_EXPERTS,
     AXIS_VOCAB,
     AXIS_LATENT, /* rank of a low-rank projection */

@@ -169,8 +169,8 @@ static uint32_t ffn(struct builder *b, uint32_t x, int64_t columns) {
 
 static uint32_t experts(struct builder *b, uint32_t x) {
     const struct model *m = b->m;
-    struct dim e = {AXIS_EXPERTS, m->experts}, f = {AXIS_FFN, m->expert_ffn},
-               routed = {AXIS_TOKENS, m->experts_per_token};
+    struct dim e = {AXIS_EXPERTS, m->experts}, f = {AXIS_EXPERT_FFN, m->expert_ffn},
+               routed = {AXIS_ROUTED, m->experts_per_token};
     bool bias = m->ffn_bias;
     uint32_t logits = einsum(b, "td,dx->tx", activation(b, "logits", DIMS(TOKENS, {AXIS_PLAIN, m->experts})), x,
                              weight(b, "w_router", DIMS(HIDDEN, {AXIS_PLAIN, m->experts})), NONE);

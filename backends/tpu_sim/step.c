@@ -1,6 +1,4 @@
-/* Layers to kernels. The lists below are the simulator's picture of a decoder layer as compiled for
- * TPU: projections merged, norms and activations fused into their neighbours, one all-reduce after
- * attention and one after the FFN. */
+/* A step's cost: the op graph as lower.c lays it on a device, and attention by contexts. */
 #include "backends/tpu_sim/step.h"
 
 #include <inttypes.h>
@@ -97,183 +95,64 @@ int step_init(struct step_model *s, const struct chip *chip, const struct model 
         s->kv_token_bytes = layers * 2.0 * (double)(s->kv_heads * s->head_dim) * kvb;
     s->weight_bytes = device_weight_bytes(s);
     decode_coefficients(s);
-    return 0;
+    if ((rc = graph_from_model(m, &s->graph, e)))
+        step_release(s);
+    return rc;
+}
+
+void step_release(struct step_model *s) {
+    graph_release(&s->graph);
 }
 
 double step_kv_room_bytes(const struct step_model *s, double hbm_share) {
     return s->device.hbm_bytes * hbm_share - s->weight_bytes;
 }
 
-/* ---- layers ---- */
+/* ---- layers and head: the op graph, lowered ---- */
 
-/* Vector work of operands that are stored wider or narrower than they are multiplied. */
-static void conversion(const struct step_model *s, struct kernel *x, double matrices) {
-    double weights = matrices * (double)x->n * (double)x->k, rows = (double)x->m * (double)x->k;
-    if (s->o.math == NUM_BF16 && s->o.weights != NUM_BF16) /* widen on the way in */
-        x->elements = weights;
-    if (s->o.math != NUM_BF16) /* largest value, scale, convert */
-        x->elements = VPU_QUANTIZE * (rows + (s->o.weights == NUM_BF16 ? weights : 0));
-    x->ops = VPU_CHEAP;
+struct sum {
+    const struct step_model *s;
+    struct cost *cost;
+    bool collectives;
+};
+
+static void add_work(void *ctx, const struct work *w) {
+    const struct sum *x = ctx;
+    if (!w->is_collective)
+        kernel_add(&x->s->device, &w->kernel, w->times, x->cost);
+    else if (x->collectives)
+        collective_add(x->s->chip, &x->s->group, w->collective, w->bytes, w->times, x->cost);
 }
 
-static void add_matmul(const struct step_model *s, int64_t m, int64_t n, int64_t k, double layers,
-                       struct cost *sum) {
-    if (n <= 0 || k <= 0)
-        return;
-    struct kernel x = {.kind = KERNEL_MATMUL,
-                       .math = s->o.math,
-                       .b_bytes = num_bytes(s->o.weights),
-                       .m = m,
-                       .n = n,
-                       .k = k};
-    conversion(s, &x, 1);
-    kernel_add(&s->device, &x, layers, sum);
+static struct layout layout_of(const struct step_model *s) {
+    return (struct layout){.tensor = s->tensor,
+                           .expert = s->expert,
+                           .slices = expert_slices(s),
+                           .tokens_shared = s->tensor % s->expert == 0,
+                           .weights = s->o.weights,
+                           .math = s->o.math};
 }
 
-static void add_vector(const struct step_model *s, double elements, double ops, double bytes,
-                       unsigned flags, double layers, struct cost *sum) {
-    struct kernel x = {.kind = KERNEL_VECTOR,
-                       .flags = flags,
-                       .elements = elements,
-                       .ops = ops,
-                       .read_bytes = bytes};
-    kernel_add(&s->device, &x, layers, sum);
-}
-
-static void add_projections(const struct step_model *s, int64_t tokens, struct cost *sum) {
-    const struct model *m = &s->model;
-    double layers = (double)m->layers, t = (double)tokens;
-    if (is_mla(m)) {
-        int64_t qk = m->qk_nope_head_dim + m->qk_rope_head_dim;
-        int64_t latent = m->kv_lora_rank + m->qk_rope_head_dim;
-        if (m->q_lora_rank > 0) { /* both down-projections in one product, whole on each device */
-            add_matmul(s, tokens, m->q_lora_rank + latent, m->hidden, layers, sum);
-            add_matmul(s, tokens, s->heads * qk, m->q_lora_rank, layers, sum);
-        } else {
-            add_matmul(s, tokens, s->heads * qk + latent, m->hidden, layers, sum);
-        }
-        /* absorbed: queries into the latent space, attention output out of it, per head */
-        struct kernel up = {.kind = KERNEL_MATMUL,
-                            .math = s->o.math,
-                            .b_bytes = num_bytes(s->o.weights),
-                            .batch = s->heads,
-                            .m = tokens,
-                            .n = m->kv_lora_rank,
-                            .k = m->qk_nope_head_dim};
-        kernel_add(&s->device, &up, layers, sum);
-        up.n = m->v_head_dim;
-        up.k = m->kv_lora_rank;
-        kernel_add(&s->device, &up, layers, sum);
-        add_vector(s, t * (double)(s->heads * m->qk_rope_head_dim), VPU_ROPE, 0, KERNEL_FUSED,
-                   layers, sum);
-        add_matmul(s, tokens, m->hidden, s->heads * m->v_head_dim, layers, sum);
-        return;
-    }
-    int64_t q = s->heads * m->head_dim, kv = s->kv_heads * m->head_dim;
-    add_matmul(s, tokens, q + 2 * kv, m->hidden, layers, sum);
-    add_vector(s, t * (double)(q + kv), VPU_ROPE + (m->qk_norm ? VPU_RMSNORM : 0), 0, 0, layers,
-               sum);
-    add_matmul(s, tokens, m->hidden, q, layers, sum);
-}
-
-/* A dense FFN of `width` columns a device. */
-static void add_ffn(const struct step_model *s, int64_t tokens, int64_t width, double layers,
-                    struct cost *sum) {
-    const struct model *m = &s->model;
-    add_matmul(s, tokens, width * (m->gated_ffn ? 2 : 1), m->hidden, layers, sum);
-    add_vector(s, (double)tokens * (double)width, VPU_SWIGLU, 0, KERNEL_FUSED, layers, sum);
-    add_matmul(s, tokens, m->hidden, width, layers, sum);
-}
-
-/* Experts that at least one of `draws` choices hits, of n equal ones: n(1-(1-1/n)^draws). */
-static double touched(double n, int64_t draws) {
-    double miss = 1, base = 1 - 1 / n;
-    for (int64_t d = draws; d > 0; d >>= 1) {
-        if (d & 1)
-            miss *= base;
-        base *= base;
-    }
-    return n * (1 - miss);
-}
-
-static void add_moe(const struct step_model *s, int64_t tokens, double layers, struct cost *sum) {
-    const struct model *m = &s->model;
-    int64_t slices = expert_slices(s), width = m->expert_ffn / slices;
-    int64_t draws = tokens * m->experts_per_token;
-    /* serving: the tokens of the step are shared out over the expert group; training: each device
-     * brings its own tokens, so that on average it receives as many as it has */
-    bool shared_tokens = s->tensor % s->expert == 0;
-    int64_t rows = shared_tokens ? ceil_div(draws, s->expert) : draws;
-    if (!shared_tokens)
-        draws *= s->expert;
-    int64_t here = m->experts / s->expert;
-    double hit = touched((double)m->experts, draws) * (double)here / (double)m->experts;
-    int64_t groups = (int64_t)(hit + 0.5);
-    if (groups < 1)
-        groups = 1;
-    add_matmul(s, tokens, m->experts, m->hidden, layers, sum); /* router, whole on each device */
-    add_vector(s, (double)(tokens * m->experts), VPU_SOFTMAX, 0, 0, layers, sum);
-    struct kernel x = {.kind = KERNEL_GROUPED,
-                       .math = s->o.math,
-                       .b_bytes = num_bytes(s->o.weights),
-                       .groups = groups,
-                       .m = rows,
-                       .n = width * (m->gated_ffn ? 2 : 1),
-                       .k = m->hidden};
-    conversion(s, &x, (double)groups);
-    kernel_add(&s->device, &x, layers, sum);
-    add_vector(s, (double)rows * (double)width, VPU_SWIGLU, 0, KERNEL_FUSED, layers, sum);
-    x.n = m->hidden;
-    x.k = width;
-    conversion(s, &x, (double)groups);
-    kernel_add(&s->device, &x, layers, sum);
-    /* sort the tokens to their experts and bring the weighted sum back */
-    double moved = (double)rows * (double)m->hidden * 2.0;
-    struct kernel move = {.kind = KERNEL_GATHER, .read_bytes = moved, .write_bytes = moved};
-    kernel_add(&s->device, &move, 2 * layers, sum);
-    if (m->shared_experts > 0) {
-        int64_t shared =
-            m->shared_expert_ffn > 0 ? m->shared_expert_ffn : m->shared_experts * m->expert_ffn;
-        add_ffn(s, tokens, ceil_div(shared, s->tensor), layers, sum);
-    }
+void step_each_work(const struct step_model *s, const struct graph_step *at, enum step_part part, lower_fn *fn,
+                    void *ctx) {
+    uint32_t head = s->graph.nblocks - 1;
+    struct layout l = layout_of(s);
+    lower(&s->graph, &l, at, part == STEP_HEAD ? head : 0, part == STEP_LAYERS ? head : head + 1, fn, ctx);
 }
 
 void step_compute(const struct step_model *s, int64_t tokens, struct cost *sum) {
-    const struct model *m = &s->model;
-    double layers = (double)m->layers, t = (double)tokens, h = (double)m->hidden;
-    /* embedding rows, then two norms a layer with the residual add */
-    add_vector(s, t * h, VPU_CHEAP, 2 * t * h * 2, 0, 1, sum);
-    add_vector(s, t * h, VPU_RMSNORM + VPU_CHEAP, 0, 0, 2 * layers, sum);
-    add_projections(s, tokens, sum);
-    double moe_layers = m->experts ? layers - (double)m->dense_layers : 0;
-    if (layers > moe_layers)
-        add_ffn(s, tokens, m->ffn / s->tensor, layers - moe_layers, sum);
-    if (moe_layers > 0)
-        add_moe(s, tokens, moe_layers, sum);
-    sum->s[BOUND_OVERHEAD] += s->decode_fixed_s; /* one ragged attention kernel a layer */
+    struct sum x = {s, sum, false};
+    step_each_work(s, &(struct graph_step){tokens, 0}, STEP_LAYERS, add_work, &x);
 }
 
 void step_layers(const struct step_model *s, int64_t tokens, struct cost *sum) {
-    step_compute(s, tokens, sum);
-    collective_add(s->chip, &s->group, COLLECTIVE_ALL_REDUCE,
-                   (double)tokens * (double)s->model.hidden * 2, 2 * (double)s->model.layers, sum);
+    struct sum x = {s, sum, true};
+    step_each_work(s, &(struct graph_step){tokens, 0}, STEP_LAYERS, add_work, &x);
 }
 
 void step_head(const struct step_model *s, int64_t rows, struct cost *sum) {
-    const struct model *m = &s->model;
-    int64_t columns = ceil_div(m->vocab, s->tensor);
-    add_vector(s, (double)rows * (double)m->hidden, VPU_RMSNORM, 0, 0, 1, sum);
-    struct kernel x = {.kind = KERNEL_MATMUL,
-                       .math = NUM_BF16,
-                       .m = rows,
-                       .n = columns,
-                       .k = m->hidden,
-                       .out_bytes = 4};
-    kernel_add(&s->device, &x, 1, sum);
-    add_vector(s, (double)rows * (double)columns, VPU_SOFTMAX, (double)rows * (double)columns * 4,
-               0, 1, sum);
-    collective_add(s->chip, &s->group, COLLECTIVE_ALL_GATHER, (double)rows * (double)m->vocab * 4,
-                   1, sum);
+    struct sum x = {s, sum, true};
+    step_each_work(s, &(struct graph_step){0, rows}, STEP_HEAD, add_work, &x);
 }
 
 /* ---- attention ---- */

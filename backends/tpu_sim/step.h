@@ -9,6 +9,8 @@
 
 #include "backends/tpu_sim/collective.h"
 #include "backends/tpu_sim/kernel.h"
+#include "backends/tpu_sim/lower.h"
+#include "workloads/graph.h"
 #include "workloads/model.h"
 
 #include <stdbool.h>
@@ -45,10 +47,19 @@ struct step_model {
     /* decode attention of one step: token_s * context tokens (whole pages) + seq_s * sequences */
     double decode_token_s, decode_window_token_s, decode_seq_s, decode_fixed_s;
     enum bound decode_bound;
+    struct graph graph; /* owned */
 };
 
+/* ASSAY_EUSAGE or ASSAY_EINPUT: what does not divide. Release it when it succeeded. */
 int step_init(struct step_model *s, const struct chip *chip, const struct model *m,
               const struct step_options *o, struct err *e) MUST_USE;
+void step_release(struct step_model *s);
+
+/* What the ops of a step cost a device, one by one; the sums below add these up. Attention appears with its
+ * fixed cost alone. */
+enum step_part { STEP_LAYERS, STEP_HEAD, STEP_ALL };
+void step_each_work(const struct step_model *s, const struct graph_step *at, enum step_part part, lower_fn *fn,
+                    void *ctx);
 
 /* All layers but attention for `tokens` (already padded) tokens; embedding included. */
 void step_layers(const struct step_model *s, int64_t tokens, struct cost *sum);

@@ -110,8 +110,11 @@ static int64_t chips_that_fit(const struct sim *s, const struct step_options *so
         o.topology = NULL;
         struct step_model m;
         struct err ignored = {0};
-        if (step_init(&m, &s->chip, &s->workload->model, &o, &ignored) == 0 &&
-            step_kv_room_bytes(&m, s->o->hbm_share) >= need)
+        if (step_init(&m, &s->chip, &s->workload->model, &o, &ignored))
+            continue;
+        bool fits = step_kv_room_bytes(&m, s->o->hbm_share) >= need;
+        step_release(&m);
+        if (fits)
             return o.chips;
     }
     return 0;
@@ -224,6 +227,7 @@ static void sim_close(struct backend *b) {
     free(s->engine);
     free(s->done.c);
     json_decref(s->chip_json);
+    step_release(&s->model);
     free(s);
 }
 

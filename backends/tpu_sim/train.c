@@ -171,6 +171,7 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
     double att = sequences / (double)o.context; /* sequences' worth of attention a device does */
     double again = o.remat == REMAT_FULL ? 1 : 0;
     double attention_again = o.remat == REMAT_NONE ? 0 : 1;
+    step_release(&s);
     cost_add(&t->by, &layers, 3 + again);
     cost_add(&t->by, &attention, att * (3.5 + attention_again));
     cost_add(&t->by, &head, 3);

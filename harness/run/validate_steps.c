@@ -109,5 +109,6 @@ int validate_step_row(struct validator *v, const struct validate_row *r, const s
         a->why = prefill_answer(&s, r, batch, a);
     else
         a->why = "no model of this phase";
+    step_release(&s);
     return 0;
 }

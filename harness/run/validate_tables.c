@@ -250,7 +250,7 @@ int validate_v6e_table(struct validator *v, const struct csv_table *c, const cha
         double x[NUMBERS];
         for (int i = 0; i < NUMBERS; i++)
             if ((rc = validate_number(c, r, at[i], file, &x[i], e)))
-                return rc;
+                goto out;
         double want = x[P50] > 0 ? x[P50] : x[MEAN], got = 0, size = x[TOKENS];
         const char *name = csv_table_get(c, r, kind), *label = "layer", *why = NULL;
         const double *classes = token_classes;
@@ -281,5 +281,7 @@ int validate_v6e_table(struct validator *v, const struct csv_table *c, const cha
                  : validate_add_point(v, csv_table_get(c, r, id), label, "v6e",
                                       validate_class(v, size, classes), want, got, e);
     }
+out:
+    step_release(&s);
     return rc;
 }

@@ -36,9 +36,11 @@ Test(backends_tpu_sim_step, kv_bytes_of_llama_70b) {
     struct model m = shape("llama3.1-70b");
     struct step_model s = step(&c, &m, (struct step_options){.chips = 8, .kv = NUM_INT8});
     cr_assert(eq(dbl, s.kv_token_bytes * 8, 163840.0)); /* 2*80*8*128 */
+    step_release(&s);
     /* more devices than KV heads: each head is held twice */
     s = step(&c, &m, (struct step_options){.chips = 16, .kv = NUM_INT8});
     cr_assert(eq(dbl, s.kv_token_bytes * 16, 2 * 163840.0));
+    step_release(&s);
 }
 
 Test(backends_tpu_sim_step, decode_floor_of_llama_70b_on_v5e_4x2) {
@@ -58,6 +60,7 @@ Test(backends_tpu_sim_step, decode_floor_of_llama_70b_on_v5e_4x2) {
     /* the rest: 16-bit embedding and head, norms and sampling */
     cr_assert(le(dbl, sum.s[BOUND_HBM], floor_s * 1.04));
     cr_assert(gt(dbl, sum.s[BOUND_HBM], floor_s * 0.97));
+    step_release(&s);
 }
 
 Test(backends_tpu_sim_step, causal_prefill_does_half_the_square) {
@@ -79,6 +82,7 @@ Test(backends_tpu_sim_step, causal_prefill_does_half_the_square) {
     /* late chunk, whole window */
     step_prefill_kernel(&s, 512, 8192, 1024, &k);
     cr_assert(eq(dbl, k.elements, 32.0 * 512 * 1024));
+    step_release(&s);
 }
 
 Test(backends_tpu_sim_step, latent_cache_is_one_vector) {
@@ -90,6 +94,7 @@ Test(backends_tpu_sim_step, latent_cache_is_one_vector) {
     cr_assert(
         eq(dbl, s.kv_token_bytes, 61.0 * 640 * 2)); /* 512 + 64, padded to lanes, on every device */
     cr_assert(gt(dbl, step_kv_room_bytes(&s, 0.9), 0.0));
+    step_release(&s);
 }
 
 Test(backends_tpu_sim_step, costs_grow_with_tokens_and_contexts) {
@@ -112,6 +117,7 @@ Test(backends_tpu_sim_step, costs_grow_with_tokens_and_contexts) {
         step_decode_attention(&s, 8, 8000, 8000, &a);
         step_decode_attention(&s, 8, 16000, 8000, &b);
         cr_assert(ge(dbl, cost_total(&b), cost_total(&a)));
+        step_release(&s);
     }
 }
 
@@ -128,5 +134,6 @@ Test(backends_tpu_sim_step, more_chips_are_faster_but_not_free) {
         cr_assert(lt(dbl, cost_total(&sum), last));
         cr_assert(gt(dbl, sum.s[BOUND_ICI], 0.0));
         last = cost_total(&sum);
+        step_release(&s);
     }
 }

@@ -113,7 +113,7 @@ Test(workloads_graph, print_names_every_op) {
     graph_print(&g, f);
     fclose(f);
     cr_assert(ne(ptr, strstr(text, "call moe_layer x 32\n"), NULL), "%s", text);
-    cr_assert(ne(ptr, strstr(text, "up bf16[tokens*2,ffn=14336] = grouped rd,xdf->rf("), NULL), "%s", text);
+    cr_assert(ne(ptr, strstr(text, "up bf16[routed*2,expert_ffn=14336] = grouped rd,xdf->rf("), NULL), "%s", text);
     free(text);
     graph_release(&g);
 }
