@@ -62,13 +62,13 @@ static struct op *op(struct builder *b, enum op_kind kind, uint32_t result, cons
 static uint32_t einsum(struct builder *b, const char *spec, uint32_t result, uint32_t a, uint32_t w, uint32_t bias) {
     struct op *o = OP(b, OP_EINSUM, result, a, w, bias);
     assert(strlen(spec) < sizeof o->einsum);
-    strcpy(o->einsum, spec);
+    memcpy(o->einsum, spec, strlen(spec) + 1);
     return result;
 }
 static uint32_t grouped(struct builder *b, const char *spec, uint32_t result, uint32_t a, uint32_t w, uint32_t bias) {
     struct op *o = OP(b, OP_GROUPED, result, a, w, bias);
     assert(strlen(spec) < sizeof o->einsum);
-    strcpy(o->einsum, spec);
+    memcpy(o->einsum, spec, strlen(spec) + 1);
     return result;
 }
 
@@ -111,9 +111,9 @@ static uint32_t attention(struct builder *b, uint32_t x, int64_t window) {
     OP(b, OP_ROPE, q, q, k, m->qk_norm ? vector(b, "q_norm", DIMS(width)) : NONE,
        m->qk_norm ? vector(b, "k_norm", DIMS(width)) : NONE)
         ->rotated = m->head_dim;
-    uint32_t o = activation(b, "heads", DIMS(TOKENS, heads, width));
+    uint32_t o = activation(b, "attention", DIMS(TOKENS, heads, width));
     OP(b, OP_ATTENTION, o, q, k, v, m->attention_sinks ? vector(b, "sinks", DIMS(heads)) : NONE)->window = window;
-    return einsum(b, "the,hed->td", rows(b, "attended"), o, weight(b, "wo", DIMS(heads, width, HIDDEN)),
+    return einsum(b, "the,hed->td", rows(b, "o"), o, weight(b, "wo", DIMS(heads, width, HIDDEN)),
                   m->o_bias ? vector(b, "bo", DIMS(HIDDEN)) : NONE);
 }
 
@@ -145,11 +145,11 @@ static uint32_t latent_attention(struct builder *b, uint32_t x, int64_t window) 
     OP(b, OP_ROPE, q_rope, q_rope, latent)->rotated = m->qk_rope_head_dim;
     uint32_t q_latent = einsum(b, "thn,hnr->thr", activation(b, "q_latent", DIMS(TOKENS, heads, rank)), q_nope,
                                weight(b, "wk_b", DIMS(heads, nope, rank)), NONE);
-    uint32_t seen = activation(b, "seen", DIMS(TOKENS, heads, rank));
+    uint32_t seen = activation(b, "attention", DIMS(TOKENS, heads, rank));
     OP(b, OP_ATTENTION, seen, q_latent, q_rope, latent)->window = window;
-    uint32_t o = einsum(b, "thr,hrv->thv", activation(b, "heads", DIMS(TOKENS, heads, out)), seen,
+    uint32_t o = einsum(b, "thr,hrv->thv", activation(b, "o_up", DIMS(TOKENS, heads, out)), seen,
                         weight(b, "wv_b", DIMS(heads, rank, out)), NONE);
-    return einsum(b, "thv,hvd->td", rows(b, "attended"), o, weight(b, "wo", DIMS(heads, out, HIDDEN)), NONE);
+    return einsum(b, "thv,hvd->td", rows(b, "o"), o, weight(b, "wo", DIMS(heads, out, HIDDEN)), NONE);
 }
 
 static uint32_t ffn(struct builder *b, uint32_t x, int64_t columns) {
@@ -161,9 +161,9 @@ static uint32_t ffn(struct builder *b, uint32_t x, int64_t columns) {
     if (m->gated_ffn)
         gate = einsum(b, "td,df->tf", activation(b, "gate", DIMS(TOKENS, f)), x,
                       weight(b, "w_gate", DIMS(HIDDEN, f)), m->ffn_bias ? vector(b, "b_gate", DIMS(f)) : NONE);
-    uint32_t inner = activation(b, "inner", DIMS(TOKENS, f));
+    uint32_t inner = activation(b, "glu", DIMS(TOKENS, f));
     OP(b, OP_GLU, inner, up, gate);
-    return einsum(b, "tf,fd->td", rows(b, "ffn"), inner, weight(b, "w_down", DIMS(f, HIDDEN)),
+    return einsum(b, "tf,fd->td", rows(b, "down"), inner, weight(b, "w_down", DIMS(f, HIDDEN)),
                   m->ffn_bias ? vector(b, "b_down", DIMS(HIDDEN)) : NONE);
 }
 
@@ -172,12 +172,12 @@ static uint32_t experts(struct builder *b, uint32_t x) {
     struct dim e = {AXIS_EXPERTS, m->experts}, f = {AXIS_EXPERT_FFN, m->expert_ffn},
                routed = {AXIS_ROUTED, m->experts_per_token};
     bool bias = m->ffn_bias;
-    uint32_t logits = einsum(b, "td,dx->tx", activation(b, "logits", DIMS(TOKENS, {AXIS_PLAIN, m->experts})), x,
+    uint32_t logits = einsum(b, "td,dx->tx", activation(b, "router", DIMS(TOKENS, {AXIS_PLAIN, m->experts})), x,
                              weight(b, "w_router", DIMS(HIDDEN, {AXIS_PLAIN, m->experts})), NONE);
-    uint32_t routes = value(b, "routes", VALUE_ACTIVATION, DTYPE_F32, DIMS(routed, {AXIS_PLAIN, 2}));
+    uint32_t routes = value(b, "route", VALUE_ACTIVATION, DTYPE_F32, DIMS(routed, {AXIS_PLAIN, 2}));
     OP(b, OP_ROUTE, routes, logits, m->router_bias ? vector(b, "b_router", DIMS(e)) : NONE)->top =
         m->experts_per_token;
-    uint32_t sorted = activation(b, "sorted", DIMS(routed, HIDDEN));
+    uint32_t sorted = activation(b, "dispatch", DIMS(routed, HIDDEN));
     OP(b, OP_DISPATCH, sorted, x, routes);
     uint32_t up = grouped(b, "rd,xdf->rf", activation(b, "up", DIMS(routed, f)), sorted,
                           weight(b, "w_up", DIMS(e, HIDDEN, f)), bias ? vector(b, "b_up", DIMS(e, f)) : NONE);
@@ -185,31 +185,31 @@ static uint32_t experts(struct builder *b, uint32_t x) {
     if (m->gated_ffn)
         gate = grouped(b, "rd,xdf->rf", activation(b, "gate", DIMS(routed, f)), sorted,
                        weight(b, "w_gate", DIMS(e, HIDDEN, f)), bias ? vector(b, "b_gate", DIMS(e, f)) : NONE);
-    uint32_t inner = activation(b, "inner", DIMS(routed, f));
+    uint32_t inner = activation(b, "glu", DIMS(routed, f));
     OP(b, OP_GLU, inner, up, gate);
     uint32_t down = grouped(b, "rf,xfd->rd", activation(b, "down", DIMS(routed, HIDDEN)), inner,
                             weight(b, "w_down", DIMS(e, f, HIDDEN)), bias ? vector(b, "b_down", DIMS(e, HIDDEN)) : NONE);
-    uint32_t sum = rows(b, "moe");
+    uint32_t sum = rows(b, "combine");
     OP(b, OP_COMBINE, sum, down, routes);
     if (!m->shared_experts)
         return sum;
-    uint32_t both = rows(b, "moe_and_shared");
+    uint32_t both = rows(b, "experts");
     OP(b, OP_ADD, both, sum, ffn(b, x, m->shared_experts * m->shared_expert_ffn));
     return both;
 }
 
 static void layer(struct builder *b, bool dense, int64_t window) {
     const struct model *m = b->m;
-    uint32_t x = b->g->x, y = norm(b, "attention_in", x);
+    uint32_t x = b->g->x, y = norm(b, "attention_norm", x);
     y = m->kv_lora_rank ? latent_attention(b, y, window) : attention(b, y, window);
     if (m->norms_per_layer == 4)
-        y = norm(b, "attention_out", y);
-    uint32_t mid = rows(b, "mid");
+        y = norm(b, "attention_post_norm", y);
+    uint32_t mid = rows(b, "residual");
     OP(b, OP_ADD, mid, x, y);
-    y = norm(b, "ffn_in", mid);
+    y = norm(b, "ffn_norm", mid);
     y = dense ? ffn(b, y, m->ffn) : experts(b, y);
     if (m->norms_per_layer == 4)
-        y = norm(b, "ffn_out", y);
+        y = norm(b, "ffn_post_norm", y);
     OP(b, OP_ADD, x, mid, y);
 }
 

@@ -53,6 +53,7 @@ struct engine {
     double layers_s[BUCKETS_MAX], head_s[BUCKETS_MAX];
     struct cost *exact; /* BUCKETS_NONE: by tokens, filled on first use */
     double *exact_s;    /* < 0: not yet */
+    int64_t layers_steps[BUCKETS_MAX], head_steps[BUCKETS_MAX], *exact_steps; /* how often each was charged */
 };
 
 /* ---- completions ---- */
@@ -120,6 +121,7 @@ static double layers_cost(struct engine *g, int64_t tokens, const struct cost **
         int i = bucket_index(tokens, TOKEN_BUCKET_MIN);
         *c = &g->layers[i];
         *padded = INT64_C(1) << i;
+        g->layers_steps[i]++;
         return g->layers_s[i];
     }
     if (g->exact_s[tokens] < 0) {
@@ -129,6 +131,7 @@ static double layers_cost(struct engine *g, int64_t tokens, const struct cost **
     }
     *c = &g->exact[tokens];
     *padded = tokens;
+    g->exact_steps[tokens]++;
     return g->exact_s[tokens];
 }
 
@@ -152,10 +155,12 @@ static int64_t charge(struct engine *g, const struct batch *b) {
     struct cost *busy = &g->counters.busy;
     cost_add(busy, layers, 1);
     cost_add(busy, &attention, 1);
+    cost_add(&g->counters.attention, &attention, 1);
     if (b->rows > 0) {
         int i = bucket_index(b->rows, ROW_BUCKET_MIN);
         device += g->head_s[i];
         cost_add(busy, &g->head[i], 1);
+        g->head_steps[i]++;
     }
     int64_t device_ns = to_ns(device), ns = device_ns + g->o.host_ns;
     if (g->o.async_scheduling)
@@ -206,7 +211,8 @@ int engine_new(const struct step_model *model, const struct engine_options *o,
         size_t n = (size_t)o->max_batched_tokens + 1;
         g->exact = calloc(n, sizeof *g->exact);
         g->exact_s = calloc(n, sizeof *g->exact_s);
-        ok = ok && g->exact && g->exact_s;
+        g->exact_steps = calloc(n, sizeof *g->exact_steps);
+        ok = ok && g->exact && g->exact_s && g->exact_steps;
         for (size_t i = 0; ok && i < n; i++)
             g->exact_s[i] = -1;
     }
@@ -226,6 +232,7 @@ void engine_free(struct engine *g) {
     prefix_release(&g->prefix);
     free(g->exact);
     free(g->exact_s);
+    free(g->exact_steps);
     free(g->running);
     free(g->seq);
     free(g);
@@ -569,4 +576,17 @@ void engine_count(const struct engine *g, struct engine_counters *c) {
     c->waiting = g->nwaiting;
     c->running = g->nrunning;
     c->kv_tokens = g->kv_tokens;
+}
+
+void engine_explain(const struct engine *g, struct explain *x) {
+    for (int i = 0; i < BUCKETS_MAX; i++) {
+        int64_t n = INT64_C(1) << i;
+        if (g->layers_steps[i])
+            explain_add(x, &(struct graph_step){n, 0}, STEP_LAYERS, (double)g->layers_steps[i]);
+        if (g->head_steps[i])
+            explain_add(x, &(struct graph_step){0, n}, STEP_HEAD, (double)g->head_steps[i]);
+    }
+    for (int64_t n = 1; g->exact_steps && n <= g->o.max_batched_tokens; n++)
+        if (g->exact_steps[n])
+            explain_add(x, &(struct graph_step){n, 0}, STEP_LAYERS, (double)g->exact_steps[n]);
 }

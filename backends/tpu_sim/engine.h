@@ -10,6 +10,7 @@
 #define BACKENDS_TPU_SIM_ENGINE_H
 
 #include "backends/backend.h"
+#include "backends/tpu_sim/explain.h"
 #include "backends/tpu_sim/step.h"
 #include "harness/core/event.h"
 
@@ -45,6 +46,7 @@ struct engine_counters {
     int64_t free_blocks, idle_blocks;    /* now; idle = kept for sessions */
     int64_t waiting, running, kv_tokens; /* now */
     struct cost busy;                    /* seconds of all steps by what they waited for */
+    struct cost attention;               /* of these, attention by contexts */
 };
 
 /* model, sink, done: borrowed for the engine's life. */
@@ -70,6 +72,8 @@ void engine_end(struct engine *g);
 
 int64_t engine_in_flight(const struct engine *g);
 void engine_count(const struct engine *g, struct engine_counters *c);
+/* Adds the steps run so far, by their padded sizes. */
+void engine_explain(const struct engine *g, struct explain *x);
 
 /* Seconds of one step of `decodes` sequences with `context` tokens in all and no prefill, as the
  * engine would charge it, host work included. For estimates and tests. */

@@ -60,10 +60,11 @@ static void emit_kernel(struct lowering *w, const struct kernel *k) {
     w->fn(w->ctx, &w->w);
 }
 
-static void emit_collective(struct lowering *w, enum collective kind, double bytes) {
+static void emit_collective(struct lowering *w, enum collective kind, uint32_t value) {
     w->w.is_collective = true;
     w->w.collective = kind;
-    w->w.bytes = bytes;
+    w->w.joined = value;
+    w->w.bytes = all_bytes(w, value);
     w->fn(w->ctx, &w->w);
 }
 
@@ -127,6 +128,7 @@ static uint32_t product(struct lowering *w, const struct op *o, uint32_t left) {
         k.b_bytes = num_bytes(w->l->weights);
         conversion(w->l, &k, x.batch > 1 ? (double)x.batch : 1);
     }
+    w->w.ops = used;
     emit_kernel(w, &k);
     return used;
 }
@@ -164,6 +166,7 @@ static uint32_t grouped(struct lowering *w, const struct op *o, uint32_t left) {
                        .n = x.n,
                        .k = x.k};
     conversion(w->l, &k, (double)k.groups);
+    w->w.ops = used;
     emit_kernel(w, &k);
     return used;
 }
@@ -234,7 +237,7 @@ static uint32_t sample(struct lowering *w, const struct op *o, uint32_t left) {
     double n = part_elements(w, o->operand[0]);
     vector_kernel(w, n, VPU_SOFTMAX, n * 4, 0);
     if (w->l->tensor > 1)
-        emit_collective(w, COLLECTIVE_ALL_GATHER, all_bytes(w, o->operand[0]));
+        emit_collective(w, COLLECTIVE_ALL_GATHER, o->operand[0]);
     return 1;
 }
 
@@ -271,7 +274,7 @@ static void join(struct lowering *w, const struct op *o) {
     }
     for (int i = 0; i < inputs && spread; i++)
         if (w->partial[o->operand[i]]) {
-            emit_collective(w, COLLECTIVE_ALL_REDUCE, all_bytes(w, o->operand[i]));
+            emit_collective(w, COLLECTIVE_ALL_REDUCE, o->operand[i]);
             w->partial[o->operand[i]] = false;
         }
 }
@@ -285,6 +288,7 @@ void lower(const struct graph *g, const struct layout *l, const struct graph_ste
         w.w = (struct work){.block = k, .times = (double)graph_block_times(g, b)};
         for (uint32_t i = 0; i < k->n;) {
             w.w.op = &g->op[k->first + i];
+            w.w.ops = 1;
             join(&w, w.w.op);
             i += rules[w.w.op->kind].take(&w, w.w.op, k->n - i);
         }

@@ -24,10 +24,12 @@ struct layout {
 struct work {
     const struct block *block;
     const struct op *op;
+    uint32_t ops; /* of the block, from op on, that this kernel does */
     bool is_collective;
     struct kernel kernel;
     enum collective collective;
-    double bytes; /* collective: of the whole array */
+    uint32_t joined; /* collective: the value */
+    double bytes;    /* collective: of the whole array */
     double times;
 };
 typedef void lower_fn(void *ctx, const struct work *w);

@@ -491,6 +491,27 @@ static int sim_describe(struct backend *b, struct backend_info *info, struct err
     return 0;
 }
 
+/* The ops of the run by falling time. */
+static json_t *sim_observe(struct backend *b) {
+    struct sim *s = (struct sim *)b;
+    struct explain x;
+    struct err ignored = {0};
+    struct cost attention = {0};
+    double total_s = 0;
+    if (!s->engines || explain_init(&x, &s->model, &ignored))
+        return NULL;
+    for (int64_t i = 0; i < s->engines; i++) {
+        struct engine_counters c;
+        engine_count(s->engine[i], &c);
+        engine_explain(s->engine[i], &x);
+        cost_add(&attention, &c.attention, 1);
+        total_s += cost_total(&c.busy);
+    }
+    json_t *rows = explain_json(&x, &attention, total_s);
+    explain_release(&x);
+    return rows ? json_pack("{s:f, s:o}", "busy_s", total_s, "ops", rows) : NULL;
+}
+
 const struct backend_ops backend_tpu_sim = {
     .abi = BACKEND_ABI,
     .name = "tpu-sim",
@@ -501,6 +522,7 @@ const struct backend_ops backend_tpu_sim = {
     .options_size = sizeof(struct sim_options),
     .open = sim_open,
     .describe = sim_describe,
+    .observe = sim_observe,
     .submit = sim_submit,
     .wait = sim_wait,
     .now = sim_now,

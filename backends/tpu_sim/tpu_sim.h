@@ -5,6 +5,6 @@
 #define BACKENDS_TPU_SIM_TPU_SIM_H
 
 /* Changes whenever the same chip file and workload may give other times. */
-#define TPU_SIM_VERSION "1"
+#define TPU_SIM_VERSION "2"
 
 #endif

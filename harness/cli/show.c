@@ -1,6 +1,7 @@
 /* `assay show`: one record in full, its envelope for a third party, or the run's event log. */
 #include "harness/cli/out.h"
 #include "harness/cli/summary.h"
+#include "harness/cli/summary_ops.h"
 #include "harness/cli/summary_server.h"
 #include "harness/cli/term.h"
 #include "harness/cli/verbs.h"
@@ -14,7 +15,7 @@
 
 struct show_args {
     struct common c;
-    bool log, envelope, server;
+    bool log, envelope, server, ops;
     int64_t limit;
 };
 
@@ -24,6 +25,8 @@ static const struct option show_options[] = {
     {.name = "envelope", .type = OPT_BOOL, .offset = AT(envelope),
      .help = "the signed DSSE envelope as it is, for 'assay verify FILE' elsewhere"},
     {.name = "log", .type = OPT_BOOL, .offset = AT(log), .help = "the event log, a line an event (CSV)"},
+    {.name = "ops", .type = OPT_BOOL, .offset = AT(ops),
+     .help = "the operations of a simulated run by falling time"},
     {.name = "server", .type = OPT_BOOL, .offset = AT(server),
      .help = "what the server and the devices say of the run, beside the client's figures"},
     {.name = "limit", .type = OPT_I64, .offset = AT(limit), .min = 0, .max = 1e15, .def = "0",
@@ -140,6 +143,17 @@ static void print_metrics(const json_t *metrics, struct arena *a, FILE *out) {
     }
 }
 
+/* What a record says of one thread, without the table that --ops prints. */
+static void drop_ops(json_t *rest) {
+    size_t i;
+    json_t *seen, *observed = json_deep_copy(json_object_get(rest, "observed"));
+    json_array_foreach(observed, i, seen) {
+        json_object_del(seen, "ops");
+    }
+    if (observed)
+        json_object_set_new(rest, "observed", observed);
+}
+
 static void print_record(const json_t *statement, const json_t *signatures, const char *digest,
                          struct arena *a, FILE *out) {
     const json_t *predicate = json_object_get(statement, "predicate");
@@ -157,6 +171,7 @@ static void print_record(const json_t *statement, const json_t *signatures, cons
             json_object_del(rest, first[i]);
         }
     json_object_del(rest, "metrics");
+    drop_ops(rest);
     out_tree(head, 0, out);
     print_metrics(json_object_get(predicate, "metrics"), a, out);
     putc('\n', out);
@@ -196,6 +211,23 @@ static int show_server(const json_t *statement, const char *uuid, bool json, str
     return 0;
 }
 
+static int show_ops(const json_t *statement, const char *uuid, bool json, struct arena *arena, struct err *e) {
+    const json_t *predicate = json_object_get(statement, "predicate"), *observed = json_object_get(predicate, "observed");
+    if (json) {
+        json_t *root = json_pack("{s:s, s:O*}", "run", uuid, "observed", observed);
+        if (!root)
+            return err_set(e, ASSAY_ENOMEM, "out of memory");
+        out_json(root, stdout);
+        json_decref(root);
+        return 0;
+    }
+    const char *shout = class_shout(text_in(predicate, "system", "class"));
+    printf("%s%srun %s\n", shout, *shout ? "  " : "", uuid);
+    if (!summary_ops(observed, arena, stdout))
+        puts("\nthis run's backend tells no operations: tpu-sim does, for serving");
+    return 0;
+}
+
 static int show_record(const struct show_args *a, struct arena *arena, struct store *s,
                        int64_t run_id, const char *uuid, struct err *e) {
     struct dsse d = {0};
@@ -221,8 +253,8 @@ static int show_record(const struct show_args *a, struct arena *arena, struct st
         rc = signatures_json(&d, &signatures, e);
     if (rc)
         goto out;
-    if (a->server) {
-        rc = show_server(statement, uuid, a->c.json, arena, e);
+    if (a->server || a->ops) {
+        rc = (a->server ? show_server : show_ops)(statement, uuid, a->c.json, arena, e);
         goto out;
     }
     sha256(d.payload.p, d.payload.n, digest);
@@ -250,8 +282,8 @@ static int run_show(void *options, struct err *e) {
     struct store *s = NULL;
     int64_t run_id;
     char uuid[RUN_UUID];
-    if (a->log + a->envelope + a->server > 1)
-        return err_set(e, ASSAY_EUSAGE, "show: --log, --envelope and --server exclude each other");
+    if (a->log + a->envelope + a->server + a->ops > 1)
+        return err_set(e, ASSAY_EUSAGE, "show: --log, --envelope, --ops and --server exclude each other");
     int rc = store_open(a->c.db, STORE_READ, &s, NULL, e);
     if (rc)
         return rc;

@@ -512,3 +512,23 @@ Test(cli_run, small_courtesies_of_the_planner_s_verbs) {
     cr_assert(eq(int, c->status, 2));
     CHECK(strstr(c->err, "both called 'a'"), "%s", c->err);
 }
+
+/* The operations of a simulated run: shares of the busy time add up to one. */
+Test(cli_run, show_tells_a_simulated_runs_operations) {
+    cr_assert(eq(int, with_tiny("run", "--backend tpu-sim -o chip=v6e -q")->status, 0));
+    json_t *v = child_object(assay("show latest --ops --json"));
+    const json_t *seen = json_array_get(json_object_get(v, "observed"), 0);
+    double sum = 0;
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(seen, "ops"), i, row) {
+        sum += json_number_value(json_object_get(row, "share"));
+    }
+    CHECK(sum > 0.5 && sum < 1.0 + 1e-9, "%.17g", sum); /* the rest: the host */
+    json_decref(v);
+    const struct child *c = assay("show latest --ops");
+    CHECK(strstr(c->out, "up+gate") && strstr(c->out, "useful"), "%s", c->out);
+    cr_assert(eq(int, assay("show latest --ops --log")->status, 2));
+    cr_assert(eq(int, with_tiny("run", "--backend null -q")->status, 0));
+    CHECK(strstr(assay("show latest --ops")->out, "tells no operations"));
+}

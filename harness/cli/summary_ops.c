@@ -1,0 +1,63 @@
+/* The table of ops: time first, then what it was spent on. See the header. */
+#include "harness/cli/summary_ops.h"
+
+#include "harness/cli/term.h"
+
+#include <stdlib.h>
+
+/* Numbers beyond 2^53 are texts in a record. */
+static double member(const json_t *o, const char *name) {
+    const json_t *v = json_object_get(o, name);
+    return json_is_string(v) ? strtod(json_string_value(v), NULL) : json_number_value(v);
+}
+
+static const char *word(const json_t *o, const char *name) {
+    const char *s = json_string_value(json_object_get(o, name));
+    return s ? s : "";
+}
+
+/* A rate of this row in SI units, empty where there is none. */
+static void rate_cell(struct table *t, const json_t *row, const char *name, const char *unit) {
+    char number[FMT_BYTES];
+    double s = member(row, "s"), n = member(row, name);
+    if (s > 0 && n > 0)
+        table_cellf(t, "%s%s", fmt_si(number, n / s), unit);
+    else
+        table_cell(t, "");
+}
+
+static void print_row(struct table *t, const json_t *row) {
+    char text[FMT_BYTES];
+    double s = member(row, "s"), times = member(row, "times");
+    table_cell(t, word(row, "block"));
+    table_cell(t, word(row, "op"));
+    table_cell(t, fmt_percent(text, member(row, "share")));
+    table_cell(t, word(row, "resource"));
+    table_cell(t, times > 0 ? fmt_ns(text, 1e9 * s / times) : "");
+    rate_cell(t, row, "flops", "FLOP/s");
+    table_cell(t, json_object_get(row, "useful") ? fmt_percent(text, member(row, "useful")) : "");
+    rate_cell(t, row, "hbm_bytes", "B/s");
+    table_cell(t, s > 0 ? fmt_percent(text, member(row, "fixed_s") / s) : "");
+}
+
+int summary_ops(const json_t *observed, struct arena *a, FILE *out) {
+    static const char *const headings[] = {"block", "op", "time", "waits for", "each", "FLOP rate", "useful", "HBM rate",
+                                           "fixed"};
+    int printed = 0;
+    size_t i, k;
+    json_t *seen, *row;
+    json_array_foreach(observed, i, seen) {
+        struct table t;
+        const json_t *ops = json_object_get(seen, "ops");
+        if (!json_array_size(ops))
+            continue;
+        table_init(&t, a, "llrlrrrrr", headings);
+        json_array_foreach(ops, k, row) {
+            print_row(&t, row);
+        }
+        putc('\n', out);
+        table_print(&t, out, 0);
+        printed++;
+    }
+    return printed;
+}
