@@ -33,9 +33,12 @@ static int run_doctor(void *options, struct err *e) {
     json_t *report = NULL;
     if (a->system)
         return print_system(e);
+    struct err why = {0};
     int rc = doctor_report(&report, e);
     if (rc)
         return rc;
+    if (doctor_client(report, &why)) /* no loopback here: the rest stands */
+        fprintf(stderr, "assay: warn: the client's ceiling is not known: %s\n", why.text);
     if (a->c.json)
         out_json(report, stdout);
     else
@@ -51,8 +54,10 @@ const struct verb verb_doctor = {
     .summary = "what this machine has: topology, clock, libraries, limits that would spoil a measurement",
     .about =
         "Looks at processor, topology, clock, timers, load, memory, limits, accelerators and libraries, "
-        "measures what a nap and a look at the clock cost, and warns of what would spoil a measurement, "
-        "with the reason and the remedy. Needs no privileges and changes nothing.",
+        "measures what a nap and a look at the clock cost, tries for two seconds how many streams one thread "
+        "can read over loopback before the rule max_client_error would call a run invalid, and warns of "
+        "what would spoil a measurement, with the reason and the remedy. Needs no privileges and changes "
+        "nothing.",
     .examples = "assay doctor\n"
                 "assay doctor --system > system.json\n",
     .args_min = 0,

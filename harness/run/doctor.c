@@ -212,8 +212,8 @@ static void print_name(FILE *out, const char *name, int width) {
 
 void doctor_print(const json_t *report, FILE *out) {
     static const char *const titles[] = {"kernel",         "cpu",       "topology", "clock",
-                                         "timer",          "load",      "memory",   "limits",
-                                         "virtualization", "libraries", "assay"};
+                                         "timer",          "client",    "load",     "memory",
+                                         "limits",         "virtualization", "libraries", "assay"};
     const char *name;
     json_t *part, *v, *w;
     size_t i;

@@ -12,10 +12,11 @@ Test(cli_doctor, report_is_one_object_or_a_page) {
     json_t *v = child_object(c);
     CHECK(json_is_object(json_object_get(v, "clock")));
     CHECK(json_is_array(json_object_get(v, "warnings")));
+    CHECK(json_object_get(json_object_get(v, "client"), "limit"));
     json_decref(v);
     c = assay("doctor");
     cr_assert(eq(int, c->status, 0));
-    CHECK(strstr(c->out, "clock") && strstr(c->out, "libraries"), "%s", c->out);
+    CHECK(strstr(c->out, "clock") && strstr(c->out, "client") && strstr(c->out, "libraries"), "%s", c->out);
     CHECK(!strchr(c->out, '\033'), "an escape in a pipe");
     cr_assert(eq(int, assay("doctor now")->status, 2));
 }

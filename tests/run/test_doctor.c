@@ -130,6 +130,40 @@ Test(run_doctor, drafts_systems) {
     json_decref(want);
 }
 
+/* The shape and what must hold between the parts; how much this machine can read is its own affair. */
+Test(run_doctor, tries_the_client) {
+    static const char *const of_a_load[] = {"events_per_s", "client_error_fraction", "cpu_share_fraction",
+                                            "cpu_per_event_ns", "delay_p50_ns", "delay_p99_ns"};
+    struct err e = {0};
+    json_t *report = json_object();
+    cr_assert(eq(int, doctor_client(report, &e), 0), "%s", e.text);
+    const json_t *c = json_object_get(report, "client");
+    int64_t streams = json_integer_value(json_object_get(c, "streams")),
+            beyond = json_integer_value(json_object_get(c, "beyond_streams"));
+    cr_assert(gt(sz, json_string_length(json_object_get(c, "limit")), 5));
+    cr_assert(gt(sz, json_string_length(json_object_get(c, "server")), 5));
+    cr_assert(gt(i64, json_integer_value(json_object_get(c, "measured_ns")), 0));
+    cr_assert(streams || beyond, "nothing was tried");
+    for (size_t i = 0; i < sizeof of_a_load / sizeof of_a_load[0]; i++)
+        cr_assert(eq(int, json_object_get(c, of_a_load[i]) != NULL, streams != 0), "%s", of_a_load[i]);
+    if (streams) {
+        int64_t gap = json_integer_value(json_object_get(c, "gap_ns"));
+        cr_assert(eq(i64, json_integer_value(json_object_get(c, "events_per_s")), streams * 1000000000 / gap));
+        cr_assert(le(dbl, json_real_value(json_object_get(c, "client_error_fraction")), 0.01));
+        cr_assert(gt(i64, json_integer_value(json_object_get(c, "cpu_per_event_ns")), 0));
+        cr_assert(le(i64, json_integer_value(json_object_get(c, "delay_p50_ns")),
+                     json_integer_value(json_object_get(c, "delay_p99_ns"))));
+    }
+    if (beyond) {
+        cr_assert(gt(i64, beyond, streams));
+        if (!strcmp(json_string_value(json_object_get(c, "limit")), "the client's error")) {
+            cr_assert(gt(dbl, json_real_value(json_object_get(c, "beyond_client_error_fraction")), 0.01));
+            cr_assert(gt(sz, json_string_length(json_object_get(c, "beyond_worst")), 3));
+        }
+    }
+    json_decref(report);
+}
+
 Test(run_doctor, describes_this_environment_the_same_each_time) {
     struct err e;
     json_t *a, *b;
