@@ -43,6 +43,7 @@ struct request {
     int64_t delay_ns;   /* think or tool time after the end of the turn that it follows */
     uint64_t content_seed; /* from which a wire backend makes the prompt's token ids */
     uint32_t turns;        /* of its session, in all branches; 1 outside sessions */
+    uint32_t branches;     /* of a recorded session; else 0 */
     /* a trace's prefix blocks: block i covers tokens [i*block_tokens, (i+1)*block_tokens), the last
      * one may be partial; equal leading ids = equal leading tokens, across all requests.
      * Borrowed until the next plan_next, in sessions until theirs is over; NULL = none known. */
@@ -86,6 +87,8 @@ int plan_done(struct plan *p, const struct request *done, int64_t end_ns, uint32
               bool failed, bool *over, struct err *e) MUST_USE;
 /* The next request that plan_done made ready, due at *at_ns; false when there is none. */
 bool plan_take(struct plan *p, struct request *r, int64_t *at_ns);
+/* A request that plan_take gave will not be issued, because its session failed. *over as above. */
+void plan_withdraw(struct plan *p, const struct request *r, bool *over);
 
 /* The requests of the whole plan, sessions included, as if each were answered at once with what it asks
  * for. Stops when fn returns false. *whole: the plan's end was reached. The plan is used up. */

@@ -140,6 +140,7 @@ static void fill(const struct plan *p, const struct live *l, uint32_t i, struct 
     r->delay_ns = c->nwaits ? delay_of(p->w, c->wait[0].delay_ns) : 0;
     r->content_seed = plan_content_seed(p->w->seed, STREAM_SESSION_CONTENT, l->session);
     r->turns = l->ncalls;
+    r->branches = l->s.branches;
     r->nblocks = c->nblocks;
     r->block_tokens = c->nblocks ? trace_format_info(p->w->trace_format)->block_tokens : 0;
     r->blocks = c->blocks;
@@ -235,14 +236,33 @@ static int replay_next(struct plan *p, struct request *r, bool *end, struct err 
     }
 }
 
+static struct live *find(const struct replay *x, const struct request *r) {
+    struct live *l = *bucket_of(x, r->session);
+    while (l && l->session != r->session)
+        l = l->next;
+    assert(l && r->id >= l->first_id && r->id - l->first_id < l->ncalls);
+    return l;
+}
+
+/* One of those that were given out is no more. */
+static bool settle(struct replay *x, struct live *l) {
+    bool over = l->outstanding == 0;
+    if (over)
+        forget(x, l);
+    return over;
+}
+
+void plan_withdraw(struct plan *p, const struct request *r, bool *over) {
+    struct live *l = find(p->replay, r);
+    l->outstanding--;
+    *over = settle(p->replay, l);
+}
+
 static int replay_done(struct plan *p, const struct request *done, int64_t end_ns,
                        uint32_t output_tokens, bool failed, bool *over, struct err *e) {
     struct replay *x = p->replay;
-    struct live *l = *bucket_of(x, done->session);
+    struct live *l = find(x, done);
     (void)output_tokens;
-    while (l && l->session != done->session)
-        l = l->next;
-    assert(l && done->id >= l->first_id && done->id - l->first_id < l->ncalls);
     uint32_t call = (uint32_t)(done->id - l->first_id);
     l->outstanding--;
     l->failed |= failed;
@@ -259,9 +279,7 @@ static int replay_done(struct plan *p, const struct request *done, int64_t end_n
         if (rc)
             return rc;
     }
-    *over = l->outstanding == 0;
-    if (*over)
-        forget(x, l);
+    *over = settle(x, l);
     return 0;
 }
 

@@ -88,9 +88,7 @@ struct slot {
     int64_t retry_after_s; /* Retry-After of the answer: seconds, or UTC when it was a date */
     bool retry_after_date;
     int64_t answer_date_s; /* its Date; -1 = none */
-    uint64_t session;
-    uint32_t branch;
-    bool last_turn;
+    struct talk_turn turn;
     struct curl_slist session_header; /* in front of the common headers */
     char session_line[256];
 

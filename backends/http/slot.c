@@ -216,9 +216,7 @@ int slot_start(struct slot *s, const struct request *r, struct err *e) {
     if (rc)
         return rc;
     put_session_header(s, r);
-    s->session = r->session;
-    s->branch = r->branch;
-    s->last_turn = r->last_turn;
+    s->turn = talk_turn_of(r);
     slot_clear(s);
     s->active = true;
     s->request = r->id;

@@ -618,7 +618,7 @@ void slot_finish(struct slot *s, CURLcode code) {
         c.output_tokens = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
     }
     c.time_ns = h->sink->last_ns;
-    talk_answered(&h->talk, s->session, s->branch, s->last_turn || s->fail, c.output_tokens);
+    talk_answered(&h->talk, &s->turn, s->fail != FAIL_NONE);
     push_completion(h, c);
     for (int k = 0; k < TIMER_COUNT; k++)
         timer_disarm(s, (enum slot_timer)k);

@@ -1,4 +1,4 @@
-/* Histories by (session, branch), and the array of messages or the flat prompt made from them. */
+/* The array of messages or the flat prompt of a request, its salt, and the life of its history. */
 #include "backends/http/talk.h"
 
 #include "harness/core/rng.h"
@@ -8,88 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* text: messages separated by commas. */
-struct talk_branch {
-    uint64_t session; /* REQUEST_NO_SESSION = an empty place */
-    uint32_t branch;
-    uint32_t isl; /* of the turn in flight or the last one */
-    uint64_t content_seed;
-    struct buf text;
-};
-
 void talk_init(struct talk *t, const struct talk_options *o) {
     *t = (struct talk){.o = *o};
 }
 
 void talk_release(struct talk *t) {
-    for (size_t i = 0; i < t->cap; i++)
-        if (t->branch[i].session != REQUEST_NO_SESSION)
-            buf_release(&t->branch[i].text);
-    free(t->branch);
+    histories_release(&t->histories);
     *t = (struct talk){0};
-}
-
-/* ---- the table ---- */
-
-static size_t home(const struct talk *t, uint64_t session, uint32_t branch) {
-    uint64_t s = session ^ (uint64_t)branch << 40;
-    return (size_t)splitmix64(&s) & (t->cap - 1);
-}
-
-static size_t place(const struct talk *t, uint64_t session, uint32_t branch) {
-    size_t i = home(t, session, branch);
-    while (t->branch[i].session != REQUEST_NO_SESSION &&
-           (t->branch[i].session != session || t->branch[i].branch != branch))
-        i = (i + 1) & (t->cap - 1);
-    return i;
-}
-
-static int grow(struct talk *t, struct err *e) {
-    struct talk old = *t;
-    t->cap = old.cap ? 2 * old.cap : 64;
-    t->branch = calloc(t->cap, sizeof *t->branch);
-    if (!t->branch) {
-        *t = old;
-        return err_set(e, ASSAY_ENOMEM, "out of memory");
-    }
-    for (size_t i = 0; i < t->cap; i++)
-        t->branch[i].session = REQUEST_NO_SESSION;
-    for (size_t i = 0; i < old.cap; i++)
-        if (old.branch[i].session != REQUEST_NO_SESSION)
-            t->branch[place(t, old.branch[i].session, old.branch[i].branch)] = old.branch[i];
-    free(old.branch);
-    return 0;
-}
-
-static int find_or_add(struct talk *t, const struct request *r, struct talk_branch **out,
-                       struct err *e) {
-    int rc = 2 * (t->n + 1) > t->cap ? grow(t, e) : 0;
-    if (rc)
-        return rc;
-    struct talk_branch *b = &t->branch[place(t, r->session, r->branch)];
-    if (b->session == REQUEST_NO_SESSION) {
-        *b = (struct talk_branch){.session = r->session, .branch = r->branch};
-        buf_init(&b->text, BODY_MAX_BYTES);
-        t->n++;
-    }
-    *out = b;
-    return 0;
-}
-
-static void drop(struct talk *t, size_t hole) {
-    size_t mask = t->cap - 1;
-    t->bytes -= (int64_t)t->branch[hole].text.n;
-    buf_release(&t->branch[hole].text);
-    t->n--;
-    for (size_t i = (hole + 1) & mask; t->branch[i].session != REQUEST_NO_SESSION;
-         i = (i + 1) & mask) {
-        size_t h = home(t, t->branch[i].session, t->branch[i].branch);
-        if (((i - h) & mask) >= ((i - hole) & mask)) {
-            t->branch[hole] = t->branch[i];
-            hole = i;
-        }
-    }
-    t->branch[hole].session = REQUEST_NO_SESSION;
 }
 
 /* ---- salts ---- */
@@ -190,24 +115,37 @@ static void put_salted(struct buf *out, const struct talk *t, const struct reque
 
 /* ---- bodies ---- */
 
-/* r's own messages, from its first new token on. */
-static void put_own_messages(struct buf *out, const struct request *r, uint32_t from) {
-    if (r->talk) {
-        buf_put(out, r->talk->messages + r->talk->own_at, r->talk->messages_bytes - r->talk->own_at);
+static void put_comma(struct buf *out, size_t begin) {
+    if (out->n > begin)
+        buf_putc(out, ',');
+}
+
+static void put_words(struct buf *out, const char *role, const struct request *r, uint32_t from,
+                      uint32_t to) {
+    buf_printf(out, "{\"role\":\"%s\",\"content\":\"", role);
+    body_put_words(r, 0, from, to, out);
+    buf_puts(out, "\"}");
+}
+
+static uint32_t common_of(const struct request *r) {
+    return r->common < r->isl ? r->common : r->isl - 1;
+}
+
+/* A prompt of no history. */
+static void put_prompt_messages(struct buf *out, const struct request *r) {
+    uint32_t from = 0;
+    if (r->text) {
+        buf_puts(out, "{\"role\":\"user\",\"content\":\"");
+        body_put_escaped(out, r->text);
+        buf_puts(out, "\"}");
         return;
     }
-    if (from == 0 && r->common) {
-        from = r->common < r->isl ? r->common : r->isl;
-        buf_puts(out, "{\"role\":\"system\",\"content\":\"");
-        body_put_words(r, 0, 0, from, out);
-        buf_puts(out, "\"},");
+    if (r->common) {
+        from = common_of(r);
+        put_words(out, "system", r, 0, from);
+        buf_putc(out, ',');
     }
-    buf_puts(out, "{\"role\":\"user\",\"content\":\"");
-    if (r->text)
-        body_put_escaped(out, r->text);
-    else
-        body_put_words(r, 0, from, r->isl, out);
-    buf_puts(out, "\"}");
+    put_words(out, "user", r, from, r->isl);
 }
 
 static void put_flat(struct buf *out, const struct body_template *b, const struct request *r,
@@ -225,21 +163,17 @@ static void put_flat(struct buf *out, const struct body_template *b, const struc
     buf_putc(out, ids ? ']' : '"');
 }
 
-static void put_messages(struct buf *out, const struct talk *t, struct talk_branch *k,
+static void put_messages(struct buf *out, const struct talk *t, const struct history *k,
                          const struct request *r) {
     buf_putc(out, '[');
-    if (!k && r->talk) {
-        put_salted(out, t, r, r->talk->messages, r->talk->messages_bytes);
-    } else if (k) {
-        bool first = k->text.n == 0;
-        if (!first)
-            buf_putc(&k->text, ',');
-        put_own_messages(&k->text, r, first ? 0 : r->shared);
+    if (k) {
         put_salted(out, t, r, k->text.p, k->text.n);
+    } else if (r->talk) {
+        put_salted(out, t, r, r->talk->messages, r->talk->messages_bytes);
     } else {
         size_t at = out->n;
         uint64_t salt = salt_of(t, r);
-        put_own_messages(out, r, 0);
+        put_prompt_messages(out, r);
         size_t begin = salt && !out->failed ? content_at(out->p + at, out->n - at) : 0;
         if (begin) { /* into what was just written */
             char mark[40];
@@ -253,6 +187,57 @@ static void put_messages(struct buf *out, const struct talk *t, struct talk_bran
         }
     }
     buf_putc(out, ']');
+}
+
+/* ---- histories ---- */
+
+/* Brings k to r's prompt: what r shares with it stays, the answer to the turn before follows (in
+ * tokens, whatever the prompt goes on with there), then what is new. */
+static int extend(struct talk *t, struct history *k, const struct request *r, struct err *e) {
+    struct histories *h = &t->histories;
+    uint32_t have = history_tokens(k);
+    int rc = 0;
+    if (have && have < r->shared) {
+        buf_putc(&k->text, ',');
+        put_words(&k->text, "assistant", r, have, r->shared);
+        rc = history_end_message(h, k, r->shared, e);
+    } else if (have > r->shared) {
+        history_cut(h, k, r->shared);
+    }
+    have = history_tokens(k);
+    if (!rc && !have && r->common) {
+        have = common_of(r);
+        put_words(&k->text, "system", r, 0, have);
+        rc = history_end_message(h, k, have, e);
+    }
+    if (rc)
+        return rc;
+    put_comma(&k->text, 0);
+    put_words(&k->text, "user", r, have, r->isl);
+    return history_end_message(h, k, r->isl, e);
+}
+
+/* The history of r's branch, NULL when none is kept: outside sessions, and for a later turn whose
+ * history is gone. A branch's first turn begins with what it shares with its parent's. */
+static int find_history(struct talk *t, const struct request *r, struct history **out,
+                        struct err *e) {
+    struct histories *h = &t->histories;
+    int rc = 0;
+    *out = NULL;
+    if (r->talk || r->session == REQUEST_NO_SESSION || r->turns < 2)
+        return 0;
+    if (r->turn) {
+        *out = history_find(h, r->session, r->branch);
+        return 0;
+    }
+    if (r->branches > 1 && !history_find(h, r->session, HISTORY_ALL) &&
+        (rc = history_add(h, r->session, HISTORY_ALL, out, e)))
+        return rc;
+    if ((rc = history_add(h, r->session, r->branch, out, e)))
+        return rc;
+    const struct history *parent =
+        r->branch != r->parent ? history_find(h, r->session, r->parent) : NULL;
+    return parent && r->shared ? history_copy(h, *out, parent, r->shared, e) : 0;
 }
 
 /* Moves a system message that leads the array at out->p + at to a member `system` behind it. */
@@ -286,20 +271,16 @@ static int check_tools(const struct body_template *b, const struct request *r, s
 
 int talk_body(struct talk *t, const struct body_template *b, const struct request *r,
               struct buf *out, struct err *e) {
-    struct talk_branch *k = NULL;
-    bool kept = b->protocol->messages && !r->talk && r->session != REQUEST_NO_SESSION && r->turns > 1;
-    int64_t before = 0;
+    struct history *k = NULL;
     int rc = check_tools(b, r, e);
-    if (rc)
+    if (rc || (b->protocol->messages && (rc = find_history(t, r, &k, e))) ||
+        (k && (rc = extend(t, k, r, e))))
         return rc;
-    if (kept) {
-        rc = find_or_add(t, r, &k, e);
-        if (rc)
-            return rc;
-        before = (int64_t)k->text.n;
-        k->isl = r->isl;
-        k->content_seed = r->content_seed;
-    }
+    if (t->histories.bytes > t->o.history_max_bytes)
+        return err_set(e, ASSAY_EENV,
+                       "the conversations in flight hold more than %lld bytes (-o history=BYTES "
+                       "allows more)",
+                       (long long)t->o.history_max_bytes);
     body_begin(b, out);
     size_t at = out->n;
     if (b->protocol->messages)
@@ -312,37 +293,29 @@ int talk_body(struct talk *t, const struct body_template *b, const struct reques
         buf_puts(out, ",\"tools\":");
         buf_put(out, r->talk->tools, r->talk->tools_bytes);
     }
-    if (k) {
-        t->bytes += (int64_t)k->text.n - before;
-        rc = buf_check(&k->text, "a conversation", e);
-        if (rc)
-            return rc;
-        if (t->bytes > t->o.history_max_bytes)
-            return err_set(e, ASSAY_EENV,
-                           "the conversations in flight hold more than %lld bytes (-o history=BYTES "
-                           "allows more)",
-                           (long long)t->o.history_max_bytes);
-    }
     return body_end(b, r->osl, out, e);
 }
 
-void talk_answered(struct talk *t, uint64_t session, uint32_t branch, bool over, uint32_t tokens) {
-    if (session == REQUEST_NO_SESSION || t->n == 0)
+struct talk_turn talk_turn_of(const struct request *r) {
+    return (struct talk_turn){r->session, r->branch, r->branches, r->turns, r->last_turn};
+}
+
+void talk_answered(struct talk *t, const struct talk_turn *turn, bool failed) {
+    struct histories *h = &t->histories;
+    if (turn->session == REQUEST_NO_SESSION || h->n == 0)
         return;
-    size_t i = place(t, session, branch);
-    struct talk_branch *k = &t->branch[i];
-    if (k->session == REQUEST_NO_SESSION)
-        return;
-    if (over) {
-        drop(t, i);
+    struct history *all =
+        turn->branches > 1 ? history_find(h, turn->session, HISTORY_ALL) : NULL;
+    if (!all) {
+        if (failed || turn->last_turn)
+            history_drop(h, turn->session, turn->branch);
         return;
     }
-    size_t before = k->text.n;
-    const struct request r = {.content_seed = k->content_seed};
-    buf_puts(&k->text, ",{\"role\":\"assistant\",\"content\":\"");
-    body_put_words(&r, 0, k->isl, k->isl + tokens, &k->text);
-    buf_puts(&k->text, "\"}");
-    t->bytes += (int64_t)(k->text.n - before);
+    if (++all->answered < turn->turns && !failed)
+        return; /* another branch may still begin with this one's */
+    for (uint32_t i = 0; i < turn->branches; i++)
+        history_drop(h, turn->session, i);
+    history_drop(h, turn->session, HISTORY_ALL);
 }
 
 void talk_session_name(const struct request *r, char *out, size_t out_bytes) {

@@ -1,14 +1,15 @@
 /* Conversations: what a turn's prompt is made of when earlier turns and answers belong to it.
  *
  * A chat endpoint gets a growing array of messages. A trace's conversations are sent as recorded, their
- * recorded answers included; in synthetic ones an answer is seeded words, as many as tokens were
- * answered, at the same positions as in a flat prompt. The history
- * of a session's branch is kept as the JSON text that goes on the wire, so that its bytes never change
- * once sent (a prefix cache would miss), and freed with the last turn or the first failure. */
+ * recorded answers included; in others an answer is words, as many as tokens were answered (or
+ * recorded), the same as at those positions of a flat prompt. The history of a session's branch is
+ * kept as it was sent; a branch of a recorded session begins with what it shares with its parent's. A
+ * session's histories are freed with its last turn or its first failure. */
 #ifndef BACKENDS_HTTP_TALK_H
 #define BACKENDS_HTTP_TALK_H
 
 #include "backends/http/body.h"
+#include "backends/http/history.h"
 #include "harness/core/buf.h"
 #include "harness/core/err.h"
 #include "workloads/plan.h"
@@ -27,12 +28,9 @@ struct talk_options {
     int64_t history_max_bytes;
 };
 
-struct talk_branch;
 struct talk {
     struct talk_options o;
-    struct talk_branch *branch; /* open addressing, at most half full */
-    size_t n, cap;
-    int64_t bytes; /* of all histories */
+    struct histories histories;
 };
 
 void talk_init(struct talk *t, const struct talk_options *o);
@@ -42,9 +40,15 @@ void talk_release(struct talk *t);
 int talk_body(struct talk *t, const struct body_template *b, const struct request *r,
               struct buf *out, struct err *e) MUST_USE;
 
-/* The turn in flight of a branch ended with `tokens` output tokens. over: nothing follows (last turn,
- * failure). */
-void talk_answered(struct talk *t, uint64_t session, uint32_t branch, bool over, uint32_t tokens);
+/* What must be known of a turn when it ends. */
+struct talk_turn {
+    uint64_t session;
+    uint32_t branch, branches, turns;
+    bool last_turn;
+};
+struct talk_turn talk_turn_of(const struct request *r);
+/* A turn ended; failed: nothing of its session follows. */
+void talk_answered(struct talk *t, const struct talk_turn *turn, bool failed);
 
 /* Value of a session header, NUL-terminated; "" outside sessions. */
 void talk_session_name(const struct request *r, char *out, size_t out_bytes);

@@ -192,6 +192,9 @@ static int complete(struct driver *d, const struct completion *c, const struct r
     while (!rc && plan_take(d->plan, &t.request, &t.at_ns))
         if (turn_heap_push(&d->turns, &t))
             rc = err_set(e, ASSAY_ENOMEM, "out of memory");
+    /* nothing follows a failure, in no branch of the session */
+    while (!rc && c->fail_class && !over && turn_heap_take_session(&d->turns, r->session, &t))
+        plan_withdraw(d->plan, &t.request, &over);
     if (!rc && over)
         free_slot(d, c->time_ns);
     return rc;

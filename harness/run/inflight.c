@@ -87,6 +87,33 @@ static int earlier(const struct turn *a, const struct turn *b) {
     return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->request.id < b->request.id;
 }
 
+/* Puts x into the free place i or above it. */
+static void rise(struct turn_heap *h, size_t i, const struct turn *x) {
+    struct turn t = *x;
+    while (i && earlier(&t, &h->t[(i - 1) / 2])) {
+        h->t[i] = h->t[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    h->t[i] = t;
+}
+
+/* Puts x into the free place i or below it. */
+static void sink(struct turn_heap *h, size_t i, const struct turn *x) {
+    struct turn t = *x;
+    for (;;) {
+        size_t c = 2 * i + 1;
+        if (c >= h->n)
+            break;
+        if (c + 1 < h->n && earlier(&h->t[c + 1], &h->t[c]))
+            c++;
+        if (!earlier(&h->t[c], &t))
+            break;
+        h->t[i] = h->t[c];
+        i = c;
+    }
+    h->t[i] = t;
+}
+
 int turn_heap_push(struct turn_heap *h, const struct turn *t) {
     if (h->n == h->cap) {
         size_t cap = h->cap ? 2 * h->cap : 64;
@@ -96,12 +123,7 @@ int turn_heap_push(struct turn_heap *h, const struct turn *t) {
         h->t = p;
         h->cap = cap;
     }
-    size_t i = h->n++;
-    while (i && earlier(t, &h->t[(i - 1) / 2])) {
-        h->t[i] = h->t[(i - 1) / 2];
-        i = (i - 1) / 2;
-    }
-    h->t[i] = *t;
+    rise(h, h->n++, t);
     return 0;
 }
 
@@ -111,21 +133,27 @@ int64_t turn_heap_top(const struct turn_heap *h) {
 
 struct turn turn_heap_pop(struct turn_heap *h) {
     assert(h->n);
-    struct turn top = h->t[0], x = h->t[--h->n];
-    size_t i = 0;
-    for (;;) {
-        size_t c = 2 * i + 1;
-        if (c >= h->n)
-            break;
-        if (c + 1 < h->n && earlier(&h->t[c + 1], &h->t[c]))
-            c++;
-        if (!earlier(&h->t[c], &x))
-            break;
-        h->t[i] = h->t[c];
-        i = c;
-    }
-    h->t[i] = x;
+    struct turn top = h->t[0];
+    if (--h->n)
+        sink(h, 0, &h->t[h->n]);
     return top;
+}
+
+bool turn_heap_take_session(struct turn_heap *h, uint64_t session, struct turn *out) {
+    size_t i = 0;
+    while (i < h->n && h->t[i].request.session != session)
+        i++;
+    if (i == h->n)
+        return false;
+    *out = h->t[i];
+    if (i == --h->n)
+        return true;
+    struct turn last = h->t[h->n];
+    if (earlier(&last, out))
+        rise(h, i, &last);
+    else
+        sink(h, i, &last);
+    return true;
 }
 
 void turn_heap_release(struct turn_heap *h) {

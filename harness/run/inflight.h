@@ -4,6 +4,7 @@
 
 #include "workloads/plan.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -34,6 +35,8 @@ struct turn_heap {
 int turn_heap_push(struct turn_heap *h, const struct turn *t);
 int64_t turn_heap_top(const struct turn_heap *h); /* INT64_MAX when empty */
 struct turn turn_heap_pop(struct turn_heap *h);   /* must not be empty */
+/* Takes out some turn of a session; false when there is none. Looks at all of them. */
+bool turn_heap_take_session(struct turn_heap *h, uint64_t session, struct turn *out);
 void turn_heap_release(struct turn_heap *h);
 
 #endif

@@ -1,6 +1,7 @@
 /* Conversations: arrays of messages that grow without changing what was sent, histories that are freed,
  * salts. Salt vectors: hashlib.blake2b(…, digest_size=2) of Python 3.11. */
 #include "backends/http/talk.h"
+#include "workloads/workload.h"
 
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
@@ -55,7 +56,7 @@ Test(backends_http_talk, a_session_grows_by_question_and_answer) {
     json_t *first = send(&t, &chat, &r);
     cr_assert(eq(sz, json_array_size(json_object_get(first, "messages")), 1));
     cr_assert(eq(sz, words(at(first, 0, "content")), 10));
-    talk_answered(&t, 7, 0, false, 4);
+    talk_answered(&t, &(struct talk_turn){.session = 7, .turns = 3}, false);
     r.shared = 14;
     r.isl = 20;
     r.turn = 1;
@@ -73,9 +74,9 @@ Test(backends_http_talk, a_session_grows_by_question_and_answer) {
              at(second, 2, "content"));
     cr_assert(eq(str, joined, (char *)json_string_value(json_object_get(whole, "prompt"))));
 
-    talk_answered(&t, 7, 0, true, 4);
-    cr_assert(eq(sz, t.n, 0));
-    cr_assert(eq(i64, t.bytes, 0));
+    talk_answered(&t, &(struct talk_turn){.session = 7, .turns = 3, .last_turn = true}, false);
+    cr_assert(eq(sz, t.histories.n, 0));
+    cr_assert(eq(i64, t.histories.bytes, 0));
     json_decref(first);
     json_decref(second);
     json_decref(whole);
@@ -88,9 +89,9 @@ Test(backends_http_talk, many_sessions_are_kept_apart_and_freed) {
     for (uint64_t s = 0; s < 1000; s++) {
         struct request r = {.session = s, .turns = 2, .isl = 5, .osl = 2, .content_seed = s + 1};
         json_decref(send(&t, &chat, &r));
-        talk_answered(&t, s, 0, false, 2);
+        talk_answered(&t, &(struct talk_turn){.session = s, .turns = 2}, false);
     }
-    cr_assert(eq(sz, t.n, 1000));
+    cr_assert(eq(sz, t.histories.n, 1000));
     for (uint64_t i = 0; i < 1000; i++) {
         uint64_t s = i * 7 % 1000;
         struct request r = {.session = s, .turns = 2, .turn = 1, .isl = 9, .osl = 2, .shared = 7,
@@ -100,10 +101,10 @@ Test(backends_http_talk, many_sessions_are_kept_apart_and_freed) {
         cr_assert(eq(int, memcmp(got, body_word(s + 1, 0), strlen(body_word(s + 1, 0))), 0));
         cr_assert(eq(sz, json_array_size(json_object_get(root, "messages")), 3));
         json_decref(root);
-        talk_answered(&t, s, 0, true, 2);
+        talk_answered(&t, &(struct talk_turn){.session = s, .turns = 2}, true);
     }
-    cr_assert(eq(sz, t.n, 0));
-    cr_assert(eq(i64, t.bytes, 0));
+    cr_assert(eq(sz, t.histories.n, 0));
+    cr_assert(eq(i64, t.histories.bytes, 0));
     talk_release(&t);
 }
 
@@ -237,4 +238,138 @@ Test(backends_http_talk, equal_blocks_are_equal_tokens_and_the_common_part_is_ev
     cr_assert(x.n == y.n && !memcmp(x.p, y.p, x.n));
     buf_release(&x);
     buf_release(&y);
+}
+
+/* ---- recorded trees ---- */
+
+/* The body of every request of the fixture's first session (its tree: tests/workloads/test_sessions.c),
+ * by id, in the order of a system that answers at once. */
+enum { CALLS = 9 };
+static struct tree {
+    struct talk t;
+    const struct body_template *b;
+    json_t *body[CALLS];
+    struct request r[CALLS];
+} tree;
+
+static void play(const struct talk_options *o, const struct body_template *b) {
+    static const char *const set[] = {"requests=9"};
+    struct err e = {0};
+    struct workload *w;
+    struct plan *p;
+    struct request r;
+    bool end, over = false;
+    int64_t at_ns;
+    talk_init(&tree.t, o);
+    cr_assert(eq(int, workload_load("tests/data/workloads/sessions.json", set, 1, &w, &e), 0), "%s",
+              e.text);
+    cr_assert(eq(int, plan_open(w, 0, 1, &p, &e), 0), "%s", e.text);
+    cr_assert(eq(int, plan_next(p, &r, &end, &e), 0));
+    do {
+        tree.body[r.id] = send(&tree.t, b, &r);
+        tree.r[r.id] = r;
+        struct talk_turn turn = talk_turn_of(&r);
+        talk_answered(&tree.t, &turn, false);
+        cr_assert(eq(int, plan_done(p, &r, 0, r.osl, false, &over, &e), 0));
+    } while (plan_take(p, &r, &at_ns));
+    cr_assert(over);
+    cr_assert(eq(sz, tree.t.histories.n, 0), "histories end with their session");
+    cr_assert(eq(i64, tree.t.histories.bytes, 0));
+    plan_close(p);
+    workload_free(w);
+}
+
+static void played(void) {
+    for (int i = 0; i < CALLS; i++) {
+        cr_assert(ne(ptr, tree.body[i], NULL));
+        json_decref(tree.body[i]);
+    }
+    talk_release(&tree.t);
+}
+
+/* The words of all messages of a body, joined. */
+static char *content(json_t *root) {
+    char *all = calloc(1, 1 << 16);
+    for (size_t i = 0; i < json_array_size(json_object_get(root, "messages")); i++) {
+        const char *one = at(root, i, "content");
+        if (i)
+            strcat(all, " ");
+        strcat(all, one);
+    }
+    return all;
+}
+
+static size_t count_messages(int call) {
+    return json_array_size(json_object_get(tree.body[call], "messages"));
+}
+
+Test(backends_http_talk, a_tree_s_branches_begin_with_what_they_share) {
+    play(&(struct talk_options){.history_max_bytes = 1 << 20}, &chat);
+    for (int i = 0; i < CALLS; i++) {
+        char *text = content(tree.body[i]);
+        cr_assert(eq(sz, words(text), tree.r[i].isl), "call %d", i);
+        free(text);
+    }
+    /* the main branch grows: question, answer of 10 tokens, question, answer of 8, question */
+    static const size_t grown[] = {128, 10, 62, 8, 92};
+    cr_assert(eq(sz, count_messages(0), 1));
+    cr_assert(eq(sz, count_messages(4), 3));
+    cr_assert(eq(sz, count_messages(6), 5));
+    for (size_t i = 0; i < 5; i++) {
+        cr_assert(eq(sz, words(at(tree.body[6], i, "content")), grown[i]));
+        cr_assert(eq(str, (char *)at(tree.body[6], i, "role"), i % 2 ? "assistant" : "user"));
+        if (i < 3)
+            cr_assert(eq(str, (char *)at(tree.body[6], i, "content"),
+                         (char *)at(tree.body[4], i, "content")));
+    }
+    /* two branches fork from the first prompt's two blocks: its message, then their own */
+    for (int i = 2; i <= 5; i += 3) {
+        cr_assert(eq(str, (char *)at(tree.body[i], 0, "content"),
+                     (char *)at(tree.body[0], 0, "content")));
+        cr_assert(eq(sz, count_messages(i), 2));
+        cr_assert(eq(str, (char *)at(tree.body[i], 1, "role"), "user"));
+    }
+    cr_assert(ne(str, (char *)at(tree.body[2], 1, "content"), (char *)at(tree.body[5], 1, "content")));
+    /* an agent of its own shares nothing */
+    cr_assert(eq(sz, count_messages(1), 1));
+    cr_assert(eq(sz, count_messages(3), 3));
+    cr_assert(ne(int, strncmp(at(tree.body[1], 0, "content"), at(tree.body[0], 0, "content"), 40), 0));
+    /* the cut context goes back to the end of the first message */
+    cr_assert(eq(sz, count_messages(8), 2));
+    cr_assert(eq(str, (char *)at(tree.body[8], 0, "content"), (char *)at(tree.body[0], 0, "content")));
+    cr_assert(eq(sz, words(at(tree.body[8], 1, "content")), 72));
+    played();
+}
+
+/* A flat prompt and the messages' words are the same tokens wherever blocks say so: everywhere. */
+Test(backends_http_talk, a_tree_s_messages_are_its_flat_prompts) {
+    static char *joined[CALLS];
+    play(&(struct talk_options){.history_max_bytes = 1 << 20}, &chat);
+    for (int i = 0; i < CALLS; i++)
+        joined[i] = content(tree.body[i]);
+    played();
+    play(&(struct talk_options){.history_max_bytes = 1 << 20}, &flat);
+    for (int i = 0; i < CALLS; i++) {
+        cr_assert(eq(str, joined[i],
+                     (char *)json_string_value(json_object_get(tree.body[i], "prompt"))),
+                  "call %d", i);
+        free(joined[i]);
+    }
+    played();
+}
+
+Test(backends_http_talk, a_failure_frees_the_histories_of_all_branches) {
+    struct talk t;
+    talk_init(&t, &(struct talk_options){.history_max_bytes = 1 << 20});
+    for (uint32_t b = 0; b < 3; b++) {
+        struct request r = {.session = 4, .branch = b, .branches = 3, .turns = 9, .isl = 20,
+                            .osl = 2, .shared = b ? 20 : 0, .content_seed = 1};
+        r.isl += b;
+        json_decref(send(&t, &chat, &r));
+    }
+    cr_assert(eq(sz, t.histories.n, 4), "three branches and what counts their turns");
+    talk_answered(&t, &(struct talk_turn){.session = 4, .branch = 1, .branches = 3, .turns = 9}, true);
+    cr_assert(eq(sz, t.histories.n, 0));
+    cr_assert(eq(i64, t.histories.bytes, 0));
+    talk_release(&t);
 }

@@ -31,6 +31,32 @@ Test(run_inflight, random_puts_and_takes_agree_with_a_table) {
     inflight_release(&f);
 }
 
+Test(run_inflight, turns_of_a_session_are_taken_out_and_the_order_stays) {
+    struct turn_heap h = {0};
+    struct rng r;
+    struct turn t;
+    rng_seed(&r, 5);
+    for (uint64_t i = 0; i < 2000; i++) {
+        t = (struct turn){.at_ns = (int64_t)rng_below(&r, 100), .request = {.id = i, .session = i % 7}};
+        cr_assert(eq(int, turn_heap_push(&h, &t), 0));
+    }
+    int taken = 0;
+    while (turn_heap_take_session(&h, 3, &t)) {
+        cr_assert(eq(u64, t.request.session, 3));
+        taken++;
+    }
+    cr_assert(eq(int, taken, 286)); /* 3, 10, …, 1998 */
+    cr_assert(eq(sz, h.n, 2000 - 286));
+    struct turn last = {.at_ns = -1};
+    while (h.n) {
+        t = turn_heap_pop(&h);
+        cr_assert(ne(u64, t.request.session, 3));
+        cr_assert(t.at_ns > last.at_ns || (t.at_ns == last.at_ns && t.request.id > last.request.id));
+        last = t;
+    }
+    turn_heap_release(&h);
+}
+
 Test(run_inflight, turns_come_out_by_time_then_id) {
     struct turn_heap h = {0};
     struct rng r;
