@@ -289,13 +289,11 @@ static void played(void) {
 
 /* The words of all messages of a body, joined. */
 static char *content(json_t *root) {
-    char *all = calloc(1, 1 << 16);
-    for (size_t i = 0; i < json_array_size(json_object_get(root, "messages")); i++) {
-        const char *one = at(root, i, "content");
-        if (i)
-            strcat(all, " ");
-        strcat(all, one);
-    }
+    enum { MAX = 1 << 16 };
+    char *all = calloc(1, MAX);
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(json_object_get(root, "messages")); i++)
+        n += (size_t)snprintf(all + n, MAX - n, "%s%s", i ? " " : "", at(root, i, "content"));
     return all;
 }
 
