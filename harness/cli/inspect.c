@@ -16,6 +16,7 @@ struct inspect_args {
     struct common c;
     bool list;
     int kind;
+    const char *text;
 };
 
 /* What ships: a directory of the source tree each, embedded in the binary. */
@@ -131,8 +132,8 @@ static int run_list(const struct inspect_args *a, struct arena *arena, struct er
     return rc;
 }
 
-static const char *const kind_names[] = {"auto",  "workload", "trace", "chip",
-                                         "model", "rules",    NULL};
+static const char *const kind_names[] = {"auto",  "workload",  "trace", "chip", "model",
+                                         "rules", "tokenizer", NULL};
 
 // clang-format off
 static const struct option inspect_options[] = {
@@ -140,6 +141,8 @@ static const struct option inspect_options[] = {
      .choices = kind_names, .def = "auto", .help = "what FILE is, where its content leaves a doubt"},
     {.name = "list", .type = OPT_BOOL, .offset = offsetof(struct inspect_args, list),
      .help = "name the workloads, models, chips, rule packs and backends that ship"},
+    {.name = "text", .type = OPT_STR, .offset = offsetof(struct inspect_args, text),
+     .help = "a tokenizer: the ids of this text, and how many"},
     {0},
 };
 // clang-format on
@@ -153,7 +156,7 @@ static int run_inspect(void *options, struct err *e) {
         return err_set(e, ASSAY_EUSAGE,
                        "inspect: expected FILE or --list; see 'assay inspect --help'");
     json_t *facts = NULL;
-    int rc = inspect_describe(a->c.args.v[0], (enum inspect_kind)a->kind, &facts, e);
+    int rc = inspect_describe(a->c.args.v[0], (enum inspect_kind)a->kind, a->text, &facts, e);
     if (rc)
         return rc;
     if (a->c.json)
@@ -168,7 +171,7 @@ static int run_inspect(void *options, struct err *e) {
 const struct verb verb_inspect = {
     .name = "inspect",
     .usage = "[FILE|NAME]",
-    .summary = "what is in a workload, trace, model config, chip or rule pack",
+    .summary = "what is in a workload, trace, model config, chip, rule pack or tokenizer",
     .about = "Reads FILE, or the shipped definition of that NAME, as the harness would, and says what it "
              "found: a file that is accepted here is accepted by 'run'. The kind of a file is taken from "
              "its content.",

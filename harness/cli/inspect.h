@@ -15,11 +15,13 @@ enum inspect_kind {
     INSPECT_CHIP,
     INSPECT_MODEL,
     INSPECT_RULES,
+    INSPECT_TOKENIZER,
 };
 
-/* name: a path, or the name of something that ships. *out: {"kind","name",…facts}, new reference.
+/* name: a path, or the name of something that ships. text: what a tokenizer shall encode, or NULL; an
+ * error with any other kind. *out: {"kind","name",…facts}, new reference.
  * A file that the harness would refuse is refused here with the same message. */
-int inspect_describe(const char *name, enum inspect_kind kind, json_t **out,
+int inspect_describe(const char *name, enum inspect_kind kind, const char *text, json_t **out,
                      struct err *e) MUST_USE;
 
 /* The same object for people. */

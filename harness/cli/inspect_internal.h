@@ -13,6 +13,10 @@ int inspect_workload(const char *name, json_t *facts, struct err *e) MUST_USE;
 int inspect_trace(const char *name, json_t *facts, struct err *e) MUST_USE;
 int inspect_chip(const char *name, json_t *facts, struct err *e) MUST_USE;
 int inspect_model(const char *name, json_t *facts, struct err *e) MUST_USE;
+int inspect_tokenizer(const char *name, json_t *facts, struct err *e) MUST_USE;
+/* … and the ids of a text, when it is not NULL. */
+int inspect_tokenizer_text(const char *name, const char *text, json_t *facts,
+                           struct err *e) MUST_USE;
 
 /* True when the head of a file that is no JSON object looks like a trace that can be read. */
 bool inspect_is_trace(const char *path);

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct kind {
@@ -17,6 +18,8 @@ struct kind {
     const char *name, *shelf;
     const char *mark; /* a member that only this kind has */
     int (*describe)(const char *name, json_t *facts, struct err *e);
+    /* the same with a text to apply it to; NULL: it takes none */
+    int (*describe_text)(const char *name, const char *text, json_t *facts, struct err *e);
 };
 
 static int inspect_rules(const char *name, json_t *facts, struct err *e);
@@ -26,6 +29,8 @@ static const struct kind kinds[] = {
     {INSPECT_MODEL, "model", "workloads/models", "hidden_size", inspect_model},
     {INSPECT_CHIP, "chip", "backends/tpu_sim/chips", "parameters", inspect_chip},
     {INSPECT_RULES, "rules", "schemas/rules", "rules", inspect_rules},
+    {INSPECT_TOKENIZER, "tokenizer", NULL, "added_tokens", inspect_tokenizer,
+     inspect_tokenizer_text},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -54,6 +59,11 @@ static const struct kind *kind_row(enum inspect_kind kind) {
     return NULL;
 }
 
+static bool is_folder(const char *name) {
+    struct stat st;
+    return !stat(name, &st) && S_ISDIR(st.st_mode);
+}
+
 static bool is_path(const char *name) {
     size_t n = strlen(name);
     return strchr(name, '/') || (n > 5 && !strcmp(name + n - 5, ".json"));
@@ -62,7 +72,7 @@ static bool is_path(const char *name) {
 /* Which kind ships under that name; NULL when none does. */
 static const struct kind *shipped_kind(const char *name) {
     for (size_t i = 0; i < KINDS; i++)
-        if (embedded_find_in(kinds[i].shelf, name, ".json"))
+        if (kinds[i].shelf && embedded_find_in(kinds[i].shelf, name, ".json"))
             return &kinds[i];
     return NULL;
 }
@@ -90,6 +100,10 @@ static int find_kind(const char *name, const struct kind **row, struct err *e) {
                              "--list' names all",
                              name);
     }
+    if (is_folder(name)) { /* a model's, as it is downloaded */
+        *row = kind_row(INSPECT_TOKENIZER);
+        return 0;
+    }
     if (inspect_is_trace(name)) {
         *row = &trace;
         return 0;
@@ -98,19 +112,25 @@ static int find_kind(const char *name, const struct kind **row, struct err *e) {
     if (!rc && !*row)
         rc = err_set(
             e, ASSAY_EINPUT,
-            "%s: expected a workload, trace, model config, chip or rule pack, found no member "
+            "%s: expected a workload, trace, model config, chip, rule pack or tokenizer, found no member "
             "that tells one",
             name);
     return rc;
 }
 
-int inspect_describe(const char *name, enum inspect_kind kind, json_t **out, struct err *e) {
+int inspect_describe(const char *name, enum inspect_kind kind, const char *text, json_t **out,
+                     struct err *e) {
     const struct kind *row = kind_row(kind);
     int rc = row ? 0 : find_kind(name, &row, e);
     if (rc)
         return rc;
+    if (text && !row->describe_text)
+        return err_set(e, ASSAY_EUSAGE, "inspect: --text is for a tokenizer, '%s' is a %s", name,
+                       row->name);
     *out = json_pack("{s:s,s:s}", "kind", row->name, "name", name);
-    rc = *out ? row->describe(name, *out, e) : err_set(e, ASSAY_ENOMEM, "out of memory");
+    if (!*out)
+        return err_set(e, ASSAY_ENOMEM, "out of memory");
+    rc = text ? row->describe_text(name, text, *out, e) : row->describe(name, *out, e);
     if (rc)
         json_decref(*out);
     return rc;

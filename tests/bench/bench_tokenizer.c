@@ -3,9 +3,12 @@
  * against one plain pass over the bytes. Prints one JSON object a line.
  *   bench_tokenizer                        the small vocabularies of the tests, and the peer's models
  *   bench_tokenizer encode FILE TEXT OUT   each line of TEXT to OUT: u32 count, u32 ids; prints the rate
+ *   bench_tokenizer prompts FILE OUT       prompts of every length from the least to 2000, a line each; prints
+ *                                          the first length and the rate
  * (The peer's time leaves out the reading of its results; ours has all.) */
 #include "harness/core/clock.h"
 #include "harness/core/json.h"
+#include "workloads/tokenizer/prompt.h"
 #include "workloads/tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -70,6 +73,47 @@ static int encode_file(const char *file, const char *text_path, const char *out_
     tokenizer_work_free(w);
     tokenizer_free(t);
     buf_release(&text);
+    return rc ? err_exit_code(rc) : 0;
+}
+
+static int prompts(const char *file, const char *out_path) {
+    enum { LENGTH_MAX = 2000 };
+    struct err e = {0};
+    struct tokenizer *t = NULL;
+    struct prompt_maker *m = NULL;
+    struct prompt_around around;
+    struct buf text;
+    int64_t total = 0, least = 0, ns = 0;
+    prompt_around_nothing(&around);
+    buf_init(&text, TEXT_MAX_BYTES);
+    FILE *out = fopen(out_path, "w");
+    int rc = out ? tokenizer_load(file, &t, &e) : err_set(&e, ASSAY_EENV, "cannot write '%s'", out_path);
+    if (!rc)
+        rc = prompt_maker_new(t, &m, &e);
+    for (int64_t n = 1; n <= LENGTH_MAX && !rc; n++) {
+        int64_t start_ns = clock_now_ns();
+        rc = prompt_make(m, &around, (uint64_t)n, (size_t)n, &text, NULL, &e);
+        ns += clock_now_ns() - start_ns;
+        if (rc && !least && strstr(e.text, "expected at least")) {
+            rc = 0; /* shorter than what the tokenizer adds itself */
+            continue;
+        }
+        least = least ? least : n;
+        total += n;
+        if (!rc)
+            fprintf(out, "%s\n", text.p ? text.p : "");
+    }
+    if (out && fclose(out) && !rc)
+        rc = err_set(&e, ASSAY_EENV, "cannot write '%s'", out_path);
+    if (rc)
+        fprintf(stderr, "bench_tokenizer: %s\n", e.text);
+    else
+        printf("{\"first\":%lld,\"last\":%d,\"words\":%zu,\"ids_per_s\":%.3g}\n", (long long)least,
+               (int)LENGTH_MAX, prompt_nwords(m), (double)total * 1e9 / (double)ns);
+    buf_release(&text);
+    prompt_around_release(&around);
+    prompt_maker_free(m);
+    tokenizer_free(t);
     return rc ? err_exit_code(rc) : 0;
 }
 
@@ -145,8 +189,10 @@ static int bench(const char *name, const char *file, const struct buf *text, con
 int main(int argc, char **argv) {
     if (argc == 5 && !strcmp(argv[1], "encode"))
         return encode_file(argv[2], argv[3], argv[4]);
+    if (argc == 4 && !strcmp(argv[1], "prompts"))
+        return prompts(argv[2], argv[3]);
     if (argc != 1) {
-        fprintf(stderr, "usage: bench_tokenizer [encode FILE TEXT OUT]\n");
+        fprintf(stderr, "usage: bench_tokenizer [encode FILE TEXT OUT | prompts FILE OUT]\n");
         return 2;
     }
     static const char *const models[] = {"llama3_1", "qwen3", "gptoss", "deepseek_v3", "gemma3", "llama2"};

@@ -95,7 +95,7 @@ Test(cli_inspect, what_is_refused) {
     } files[] = {
         {"{", ":1:"},
         {"[]", "expected a"},
-        {"{\"strange\":1}", "expected a workload, trace, model config, chip or rule pack"},
+        {"{\"strange\":1}", "expected a workload, trace, model config, chip, rule pack or tokenizer"},
         {"{\"kind\":\"serving\"}", "name"},
         {"{\"kind\":\"serving\",\"name\":\"x\",\"isl\":1,\"osl\":1,\"pattern\":\"often\",\"requests\":1}",
          "/pattern"},
@@ -123,4 +123,33 @@ Test(cli_inspect, for_people_it_is_a_page) {
     CHECK(!strchr(c->out, '\033'), "an escape in a pipe");
     c = assay("inspect chat-serving");
     CHECK(strstr(c->out, "\nisl              mean "), "%s", c->out);
+}
+
+/* Ids of the Rust library for the same file (tests/data/tokenizer/golden.json: variant "llama3 split"). */
+Test(cli_inspect, a_tokenizer_and_the_ids_of_a_text) {
+    json_t *v = inspect("tests/data/tokenizer/bytes.json --text 'Hello, world!'"), *id;
+    static const int want[] = {39, 68, 75, 385, 11, 267, 279, 75, 67, 0};
+    size_t i;
+    cr_assert(eq(str, (char *)json_string_value(json_object_get(v, "kind")), "tokenizer"));
+    cr_assert(eq(str, (char *)json_string_value(json_object_get(v, "algorithm")), "byte-level BPE"));
+    cr_assert(eq(str, (char *)json_string_value(json_object_get(v, "post_processor")), "TemplateProcessing"));
+    cr_assert(eq(str, (char *)json_string_value(json_object_get(v, "chat_template")), "none"));
+    cr_assert(eq(i64, json_integer_value(json_object_get(v, "vocabulary")), 522));
+    cr_assert(eq(i64, json_integer_value(json_object_get(v, "highest_id")), 530));
+    cr_assert(eq(i64, json_integer_value(json_object_get(v, "tokens")), 10));
+    cr_assert(eq(i64, json_integer_value(json_object_get(v, "tokens_with_template")), 11));
+    cr_assert(eq(sz, json_array_size(json_object_get(v, "ids")), 10));
+    json_array_foreach(json_object_get(v, "ids"), i, id)
+        cr_assert(eq(i64, json_integer_value(id), want[i]));
+    cr_assert(eq(str, (char *)json_string_value(json_array_get(json_object_get(v, "pieces"), 0)), "H"));
+    json_decref(v);
+    const struct child *c = assay("inspect tests/data/tokenizer/chars.json");
+    cr_assert(eq(int, c->status, 0), "%s", c->err);
+    cr_assert(ne(ptr, strstr(c->out, "character BPE"), NULL), "%s", c->out);
+    c = assay("inspect v6e --text x");
+    cr_assert(eq(int, c->status, 2));
+    cr_assert(ne(ptr, strstr(c->err, "--text is for a tokenizer, 'v6e' is a chip"), NULL), "%s", c->err);
+    c = assay("inspect tests/data/http");
+    cr_assert(eq(int, c->status, 2), "%d", c->status);
+    cr_assert(ne(ptr, strstr(c->err, "tests/data/http/tokenizer.json"), NULL), "%s", c->err);
 }

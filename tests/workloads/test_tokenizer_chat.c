@@ -125,6 +125,15 @@ Test(workloads_tokenizer_chat, found_beside_a_tokenizer_and_recognised_or_refuse
     cr_assert(zero(int, json_dump_file(config, path, 0)));
     cr_assert(zero(int, chat_template_load(tokenizer, &t, &e)), "%s", e.text);
     cr_assert(eq(str, (char *)chat_template_name(t), "mixtral"));
+    char *whole = json_dumps(config, 0), many[2 * sizeof mixtral]; /* a number that published files have */
+    snprintf(many, sizeof many, "{\"model_max_length\":1000000000000000019884624838656,%s", whole + 1);
+    free(whole);
+    write_file(path, many);
+    cr_assert(zero(int, chat_template_load(dir, &t, &e)), "%s", e.text);
+    cr_assert(eq(str, (char *)chat_template_name(t), "mixtral"));
+    write_file(path, "{\"chat_template\":");
+    cr_assert(eq(int, chat_template_load(dir, &t, &e), ASSAY_EINPUT));
+    cr_assert(ne(ptr, strstr(e.text, "tokenizer_config.json:1:"), NULL), "%s", e.text);
     json_object_set_new(config, "chat_template",
                         json_pack("[{s:s,s:s},{s:s,s:s}]", "name", "tool_use", "template", "{{ x }}", "name",
                                   "default", "template", mixtral));

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { TEMPLATE_MAX_BYTES = 1024 * 1024, PATH_BYTES = 4096 };
+enum { TEMPLATE_MAX_BYTES = 1024 * 1024, CONFIG_MAX_BYTES = 64 * 1024 * 1024, PATH_BYTES = 4096 };
 
 const char *chat_template_name_at(size_t i) {
     return i < chat_nfamilies ? chat_families[i].name : NULL;
@@ -75,10 +75,16 @@ int chat_template_of_source(const char *source, size_t n, const char *where,
 
 /* The template of a tokenizer_config.json: a text, or a list of named ones with a default. */
 static int of_config(const char *path, const struct chat_template **out, struct err *e) {
-    json_t *root = NULL;
-    int rc = json_parse_file(path, &root, e);
+    struct buf b;
+    json_error_t je;
+    int rc = buf_read_file(&b, path, CONFIG_MAX_BYTES, e);
     if (rc)
         return rc;
+    /* model_max_length is often 1e30 written as an integer */
+    json_t *root = json_loadb(b.p ? b.p : "", b.n, JSON_DECODE_INT_AS_REAL, &je);
+    buf_release(&b);
+    if (!root)
+        return err_set(e, ASSAY_EINPUT, "%s:%d:%d: %s", path, je.line, je.column, je.text);
     const json_t *t = json_object_get(root, "chat_template"), *one;
     char where[PATH_BYTES + 32], found[64];
     snprintf(where, sizeof where, "%s: at /chat_template", path);
