@@ -4,7 +4,8 @@
     h2_server.py plain|tls TOKENS GAP_MS [MAX_STREAMS]
 
 Prints its port, then serves until its standard input ends; then prints one line of JSON: connections,
-streams reset by the client, the most streams open at once on one connection, requests. With a gap of
+streams reset by the client, the most streams open at once on one connection, requests, and for each
+answered request, by stream, when (monotonic, ns) its events had been written. With a gap of
 0 all events of a stream are written at once. With MAX_STREAMS it allows only so many on a connection.
 """
 import asyncio
@@ -12,6 +13,7 @@ import json
 import signal
 import ssl
 import sys
+import time
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -21,6 +23,7 @@ from h2.settings import SettingCodes
 MODE, TOKENS, GAP = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) / 1000
 MAX_STREAMS = int(sys.argv[4]) if len(sys.argv) > 4 else 0
 seen = {"connections": 0, "resets": 0, "most_open": 0, "posts": 0, "body_bytes": 0}
+written_ns = {}
 
 
 class Server(asyncio.Protocol):
@@ -70,6 +73,7 @@ class Server(asyncio.Protocol):
         for _ in range(TOKENS):
             if GAP:
                 self.send(sid, event)
+                written_ns.setdefault(sid, []).append(time.monotonic_ns())
                 await asyncio.sleep(GAP)
             else:
                 self.h2.send_data(sid, event)
@@ -88,7 +92,7 @@ async def main():
     server = await loop.create_server(Server, "127.0.0.1", 0, ssl=tls, backlog=512)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
-    print(json.dumps(seen), flush=True)
+    print(json.dumps({**seen, "written_ns": [written_ns[sid] for sid in sorted(written_ns)]}), flush=True)
 
 
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)

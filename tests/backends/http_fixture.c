@@ -30,11 +30,12 @@ int fixture_open(struct fixture *f, const char *const *options) {
     for (; options && *options; options++)
         if (options_set_pair(o->options, f->options, *options, "-o", &f->arena, &f->err))
             return f->err.code;
+    f->origin_ns = clock_now_ns();
     struct backend_open_args args = {.workload = &f->workload,
                                      .options = f->options,
                                      .sink = &f->sink,
                                      .shards = 1,
-                                     .origin_ns = clock_now_ns(),
+                                     .origin_ns = f->origin_ns,
                                      .max_in_flight = 4};
     return o->open(&args, &f->backend, &f->err);
 }
@@ -123,4 +124,28 @@ int64_t fixture_b(const struct fixture *f, int index) {
 
 int64_t fixture_bound(const struct fixture *f, int index) {
     return f->block.b[index] >> bound_shift(f, index);
+}
+
+void fixture_run_busy(struct fixture *f, int n, struct busy *b) {
+    struct completion c[16];
+    for (int done = 0, k; done < n; done += k) {
+        cr_assert(lt(int, b->n, 256), "no completion within 8 s");
+        b->from_ns[b->n] = clock_now_ns();
+        while ((b->to_ns[b->n] = clock_now_ns()) < b->from_ns[b->n] + 30 * NS_PER_MS)
+            ;
+        b->n++;
+        cr_assert(zero(int, backend_http.wait(f->backend, backend_http.now(f->backend) + NS_PER_MS, c, 16,
+                                              &k, &f->stop, &f->err)),
+                  "%s", f->err.text);
+    }
+}
+
+bool fixture_check_bound(const struct fixture *f, const struct busy *b, int index, int64_t written_ns) {
+    int64_t stamp_ns = f->block.time_ns[index] + f->origin_ns;
+    for (int i = 0; i < b->n; i++)
+        if (b->from_ns[i] <= written_ns && written_ns <= b->to_ns[i]) {
+            cr_assert(ge(i64, event_bound_ns(fixture_bound(f, index)), stamp_ns - written_ns));
+            return true;
+        }
+    return false;
 }

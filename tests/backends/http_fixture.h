@@ -16,6 +16,7 @@ struct fixture {
     struct backend *backend;
     struct err err;
     volatile int stop;
+    int64_t origin_ns; /* machine's time of the backend's zero */
 };
 
 /* Opens the backend with "key=value" options, NULL-terminated; url defaults to the server's port
@@ -40,5 +41,17 @@ int64_t fixture_b(const struct fixture *f, int index);
 int64_t fixture_bound(const struct fixture *f, int index);
 /* A number of describe's details: counts.NAME, 0 when absent. */
 int64_t fixture_counter(struct fixture *f, const char *name);
+
+/* A client that hardly ever looks: between two waits of 1 ms it does something else for 30 ms. What came
+ * meanwhile cannot have been stamped in time, and no sleep's end hides how late it was. */
+struct busy {
+    int64_t from_ns[256], to_ns[256]; /* machine's clock */
+    int n;
+};
+/* Runs so until n requests completed. */
+void fixture_run_busy(struct fixture *f, int n, struct busy *b);
+/* What lay in a socket at written_ns at the latest has a bound that covers its wait, if the client was
+ * busy then; true when it was. */
+bool fixture_check_bound(const struct fixture *f, const struct busy *b, int index, int64_t written_ns);
 
 #endif

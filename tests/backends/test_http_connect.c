@@ -1,6 +1,7 @@
 /* Connections that cannot be made, and https: a libmicrohttpd server with a self-signed certificate
  * for 127.0.0.1 (tests/data/http, made for this test, secret of nothing). */
 #include "harness/core/buf.h"
+#include "harness/core/clock.h"
 #include "tests/backends/http_fixture.h"
 
 #include <arpa/inet.h>
@@ -87,6 +88,15 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *u
     return rc;
 }
 
+static _Atomic int64_t answered_ns; /* when the last answer had been written */
+
+static void answered(void *ctx, struct MHD_Connection *c, void **state,
+                     enum MHD_RequestTerminationCode how) {
+    (void)ctx, (void)c, (void)state;
+    if (how == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+        answered_ns = clock_now_ns();
+}
+
 static struct MHD_Daemon *start_tls(int *port) {
     struct buf key, cert;
     struct err e = {0};
@@ -95,6 +105,7 @@ static struct MHD_Daemon *start_tls(int *port) {
     struct MHD_Daemon *d =
         MHD_start_daemon(MHD_USE_TLS | MHD_USE_INTERNAL_POLLING_THREAD, 0, NULL, NULL, answer, NULL,
                          MHD_OPTION_HTTPS_MEM_KEY, key.p, MHD_OPTION_HTTPS_MEM_CERT, cert.p,
+                         MHD_OPTION_NOTIFY_COMPLETED, answered, NULL,
                          MHD_OPTION_LISTENING_ADDRESS_REUSE, 1u, MHD_OPTION_END);
     cr_assert(ne(ptr, d, NULL));
     *port = MHD_get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT)->port;
@@ -124,6 +135,28 @@ Test(backends_http_connect, https, .timeout = 30) {
         cr_assert(eq(int, fixture_count(&f, EVENT_SENT, 0), 1));
         fixture_stop(&f);
     }
+    MHD_stop_daemon(d);
+}
+
+/* An answer that was written while the client did other things: the bounds say how long it lay there. */
+Test(backends_http_connect, https_bounds_cover_what_a_busy_client_missed, .timeout = 60) {
+    static struct fixture f;
+    int port, covered = 0;
+    struct MHD_Daemon *d = start_tls(&port);
+    cr_assert(zero(int, open_tls(&f, port, "tls_verify=off")), "%s", f.err.text);
+    for (uint64_t id = 0; id < 50 && covered < 4; id++) {
+        struct busy busy = {0};
+        struct request r = fixture_request(id, 4, 2);
+        answered_ns = 0;
+        cr_assert(eq(int, fixture_submit(&f, &r), SUBMIT_QUEUED), "%s", f.err.text);
+        fixture_run_busy(&f, 1, &busy);
+        cr_assert(eq(int, fixture_count(&f, EVENT_TOKENS, id), 2));
+        int64_t written_ns = answered_ns;
+        for (int k = 0; k < 2 && written_ns; k++)
+            covered += fixture_check_bound(&f, &busy, fixture_event(&f, EVENT_TOKENS, id, k), written_ns);
+    }
+    cr_assert(ge(int, covered, 4));
+    fixture_stop(&f);
     MHD_stop_daemon(d);
 }
 

@@ -245,6 +245,40 @@ Test(backends_http_h2, events_of_one_read_are_marked, .timeout = 60) {
     json_decref(stop(&s));
 }
 
+/* Several streams of one connection: what the server wrote while the client did other things waited, and
+ * the bound of its stamp says so, in whichever order libcurl hands the streams out. */
+static void expect_bounds(bool tls, uint64_t streams, const char *option) {
+    enum { TOKENS = 12 };
+    struct h2 s = start(tls ? "tls" : "plain", "12", "20", NULL);
+    struct fixture *f = calloc(1, sizeof *f);
+    struct busy busy = {0};
+    open_h2(f, &s, tls, option);
+    submit_all(f, streams, TOKENS);
+    fixture_run_busy(f, (int)streams, &busy);
+    fixture_stop(f);
+    json_t *seen = stop(&s), *written = json_object_get(seen, "written_ns");
+    cr_assert(eq(sz, json_array_size(written), streams));
+    int covered = 0;
+    for (uint64_t k = 0; k < streams; k++) {
+        json_t *times = json_array_get(written, k);
+        cr_assert(eq(sz, json_array_size(times), TOKENS));
+        for (int j = 0; j < TOKENS; j++)
+            covered += fixture_check_bound(f, &busy, fixture_event(f, EVENT_TOKENS, k, j),
+                                           json_integer_value(json_array_get(times, (size_t)j)));
+    }
+    cr_assert(gt(int, covered, 0));
+    json_decref(seen);
+    free(f);
+}
+
+Test(backends_http_h2, bounds_cover_what_a_busy_client_missed, .timeout = 60) {
+    expect_bounds(true, 4, "prewarm=on");
+}
+
+Test(backends_http_h2, bounds_cover_what_a_busy_client_missed_without_tls, .timeout = 60) {
+    expect_bounds(false, 1, "reuse=off");
+}
+
 Test(backends_http_h2, server_without_it, .timeout = 60) {
     static struct fixture f;
     f.server = mock_start(&(struct mock_config){0});

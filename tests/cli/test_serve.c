@@ -99,6 +99,7 @@ Test(cli_serve, a_run_keeps_what_the_server_says) {
     cr_assert(eq(i64, json_integer_value(json_object_get(tokens, "server")),
                  json_integer_value(json_object_get(tokens, "client"))));
     cr_assert(eq(sz, json_array_size(json_object_get(server, "warnings")), 0));
+    CHECK(json_object_get(json_object_get(v, "metrics"), "stamp_bound_ns"), "%s", c->out);
     json_decref(v);
     c = assay("verify latest --json");
     cr_assert(eq(int, c->status, 0), "%s", c->out);
@@ -117,6 +118,30 @@ Test(cli_serve, a_run_keeps_what_the_server_says) {
     c = assay(args);
     CHECK(c->status == 3 || c->status == 2, "%d: %s", c->status, c->err);
     CHECK(strstr(c->err, "/health"), "%s", c->err);
+    kill(s.pid, SIGTERM);
+    waitpid(s.pid, NULL, 0);
+    fclose(s.out);
+}
+
+/* The summary says what the client itself may have added, and of whom; a client that reads no wire has no
+ * such line. */
+Test(cli_serve, the_summary_tells_of_the_client) {
+    char args[512], unit[2][8] = {"", ""};
+    double p50 = -1, p99 = -1, cpu = -1, own = -1, forced = -1;
+    struct served s = serve_start();
+    snprintf(args, sizeof args, "run chat-serving --backend http -o url=%s --requests 20 --pattern concurrency:4 "
+                                "--isl 50 --osl 10", s.url);
+    const struct child *c = assay(args);
+    CHECK(c->status == 0 || c->status == 1, "%d: %s", c->status, c->err);
+    const char *line = strstr(c->out, "\nclient      stamps");
+    CHECK(line, "%s", c->out);
+    int n = sscanf(line, "\nclient stamps late by at most p50 %lf %7[^,], p99 %lf %7[^;]; %lf %% of a core; "
+                         "switches %lf own, %lf forced", &p50, unit[0], &p99, unit[1], &cpu, &own, &forced);
+    CHECK(n == 7 && p50 > 0 && p99 > 0 && cpu > 0 && own >= 0 && forced >= 0, "%d of:%.200s", n, line);
+    for (int i = 0; i < 2; i++)
+        CHECK(!strcmp(unit[i], "µs") || !strcmp(unit[i], "ms") || !strcmp(unit[i], "s"), "%s", unit[i]);
+    c = assay("run chat-serving --backend null --requests 20");
+    CHECK(!strstr(c->out, "stamps late"), "%s", c->out);
     kill(s.pid, SIGTERM);
     waitpid(s.pid, NULL, 0);
     fclose(s.out);

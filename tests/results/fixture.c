@@ -122,14 +122,15 @@ static void record_shard(const struct load *l, struct event_sink *sink, uint32_t
             k->token = k->fails ? l->osl + 1 : 1;
             k->at += l->ttft_ns + jitter;
         } else if (k->token <= l->osl) {
-            event_put(sink, k->at, EVENT_TOKENS, k->request, 1, 0);
+            event_put(sink, k->at, EVENT_TOKENS, k->request, 1, l->bound << EVENT_TOKENS_BOUND_SHIFT);
             if (k->token++ < l->osl)
                 k->at += l->tpot_ns + jitter;
         } else {
             if (k->fails)
                 event_put(sink, k->at, EVENT_FAIL, k->request, FAIL_RESET, 0);
             else
-                event_put(sink, k->at, EVENT_DONE, k->request, l->osl, l->isl);
+                event_put(sink, k->at, EVENT_DONE, k->request, l->osl,
+                          l->isl | l->bound << EVENT_DONE_BOUND_SHIFT);
             k->token = 0;
         }
     }

@@ -35,6 +35,7 @@ struct load {
     int64_t ttft_ns, tpot_ns, jitter_ns;
     uint32_t threads;
     int fail_every;   /* each n-th request fails; 0 = none */
+    int64_t bound;    /* event_bound_bucket that each stamp states; 0 = none */
     uint64_t seed;
 };
 struct load load_default(void);

@@ -268,7 +268,15 @@ Test(results_verify_tamper, t6_two_chunks_exchanged) {
     expect(run[0].uuid, VERIFY_MISMATCH, "log", "does not describe the blob", "exchanged");
 }
 
-static void edit_chunk(sqlite3 *c, int64_t run_id, int64_t sequence) {
+typedef void edit_event_fn(struct event_block *k, uint32_t i);
+
+/* One more input token a request. */
+static void more_input(struct event_block *k, uint32_t i) {
+    if (k->kind[i] == EVENT_ISSUE)
+        k->b[i] += 1;
+}
+
+static void edit_chunk(sqlite3 *c, int64_t run_id, int64_t sequence, edit_event_fn *edit) {
     struct event_block *k = malloc(sizeof *k);
     static uint8_t out[EVENTLOG_BLOCK_MAX_BYTES];
     struct err e = {0};
@@ -281,8 +289,7 @@ static void edit_chunk(sqlite3 *c, int64_t run_id, int64_t sequence) {
     must(eventlog_decode(sqlite3_column_blob(st, 0), (size_t)sqlite3_column_bytes(st, 0), k, &e), &e);
     sqlite3_finalize(st);
     for (uint32_t i = 0; i < k->n; i++)
-        if (k->kind[i] == EVENT_ISSUE)
-            k->b[i] += 1; /* one more input token a request */
+        edit(k, i);
     size_t n = eventlog_encode(k, out);
     sha256(out, n, digest);
     cr_assert(sqlite3_prepare_v2(c, "UPDATE chunk SET data=?3, sha256=?4 WHERE run_id=?1 AND sequence=?2", -1, &st, NULL) == 0);
@@ -297,7 +304,7 @@ static void edit_chunk(sqlite3 *c, int64_t run_id, int64_t sequence) {
 
 Test(results_verify_tamper, t6_a_log_that_was_written_again_consistently) {
     sqlite3 *c = raw_unguarded(dir.db);
-    edit_chunk(c, 1, 1);
+    edit_chunk(c, 1, 1, more_input);
     raw_reguard(c);
     expect(run[0].uuid, VERIFY_MISMATCH, "log", "not the log that was signed", "rewritten");
 }
@@ -597,6 +604,133 @@ Test(results_verify_tamper, forgeries_with_the_runners_key) {
         image_put(&sound);
     }
     image_free(&sound);
+}
+
+/* ---- what the client may have added ---- */
+
+enum { STATED = 20 }; /* 1 ms and a half: as late as stamps of the bounded run may be */
+
+/* A fourth run, whose log states bounds; then it holds figures with clientLo and clientHi. */
+static struct run_handle make_bounded_run(void) {
+    struct err e = {0};
+    struct store *s;
+    struct run_handle h;
+    struct definitions d = definitions_make("chat", "v6e", 8, "simulated");
+    struct load l = load_default();
+    l.bound = STATED;
+    must(store_open(dir.db, STORE_WRITE, &s, NULL, &e), &e);
+    run_make(s, &d, &l, key, "bounded", &h);
+    store_close(s);
+    definitions_release(&d);
+    enum verify_outcome got;
+    json_t *r = verify(h.uuid, &got);
+    cr_assert(got == VERIFY_OK);
+    json_decref(r);
+    return h;
+}
+
+static void client_side(json_t *p, const char *side, double factor) {
+    json_t *m = metric_of(p, "itl_ns", "p50");
+    double v = json_number_value(json_object_get(m, side));
+    cr_assert(v > 0, "no %s", side);
+    json_object_set_new(m, side, json_integer((json_int_t)(v * factor)));
+}
+static void higher_low(json_t *p) {
+    client_side(p, "clientLo", 1.001);
+}
+static void lower_high(json_t *p) {
+    client_side(p, "clientHi", 0.999);
+}
+static void no_client_sides(json_t *p) {
+    json_t *m = metric_of(p, "e2e_ns", "p50");
+    cr_assert(json_object_get(m, "clientLo") && json_object_get(m, "clientHi"));
+    json_object_del(m, "clientLo");
+    json_object_del(m, "clientHi");
+}
+static void invented_sides(json_t *p) {
+    json_t *m = metric_of(p, "stamp_bound_ns", "p50");
+    cr_assert(json_object_get(m, "clientLo") == NULL);
+    json_object_set_new(m, "clientLo", json_integer(1));
+    json_object_set_new(m, "clientHi", json_integer(2));
+}
+static void smaller_bound(json_t *p) {
+    json_object_set_new(metric_of(p, "stamp_bound_ns", "p99"), "value", json_integer(1000));
+}
+
+Test(results_verify_tamper, the_clients_part_edited_before_signing) {
+    static const struct {
+        edit_fn *edit;
+        const char *part;
+    } f[] = {
+        {higher_low, "itl_ns p50: what the client may have added"},
+        {lower_high, "itl_ns p50: what the client may have added"},
+        {no_client_sides, "e2e_ns p50: what the client may have added"},
+        {invented_sides, "stamp_bound_ns p50: what the client may have added"},
+        {smaller_bound, "stamp_bound_ns p99: signed 1000"},
+    };
+    struct run_handle h = make_bounded_run();
+    struct image sound = image_take();
+    for (size_t i = 0; i < sizeof f / sizeof f[0]; i++) {
+        forge(h.run_id, f[i].edit, key, NULL);
+        expect(h.uuid, VERIFY_MISMATCH, "metrics", f[i].part, f[i].part);
+        image_put(&sound);
+    }
+    image_free(&sound);
+}
+
+/* As if each stamp had been taken at once. */
+static void at_once(struct event_block *k, uint32_t i) {
+    int shift = k->kind[i] == EVENT_TOKENS ? EVENT_TOKENS_BOUND_SHIFT
+                : k->kind[i] == EVENT_DONE ? EVENT_DONE_BOUND_SHIFT
+                                           : 0;
+    if (shift) {
+        cr_assert(eq(i64, k->b[i] >> shift, STATED));
+        k->b[i] = (k->b[i] & ((INT64_C(1) << shift) - 1)) | INT64_C(1) << shift;
+    }
+}
+
+/* The statement of a run with the digest and size of the log as it now is. */
+static void name_the_log(json_t *statement, int64_t run_id) {
+    struct err e = {0};
+    struct store *s;
+    uint64_t chunks, bytes;
+    unsigned char digest[32];
+    char hex[SHA256_HEX];
+    json_t *one, *log = json_object_get(json_object_get(statement, "predicate"), "log");
+    size_t i;
+    int named = 0;
+    must(store_open(dir.db, STORE_READ, &s, NULL, &e), &e);
+    must(log_digest(&s->c, run_id, &chunks, &bytes, digest, &e), &e);
+    store_close(s);
+    hex_encode(digest, 32, hex);
+    json_array_foreach(json_object_get(statement, "subject"), i, one)
+        if (!strcmp(json_string_value(json_object_get(one, "name")), RECORD_SUBJECT_LOG)) {
+            json_object_set_new(json_object_get(one, "digest"), "sha256", json_string(hex));
+            named++;
+        }
+    cr_assert(eq(int, named, 1));
+    json_object_set_new(log, "bytes", json_integer((json_int_t)bytes));
+}
+
+Test(results_verify_tamper, smaller_bounds_in_the_log) {
+    struct err e = {0};
+    struct run_handle h = make_bounded_run();
+    sqlite3 *c = raw_unguarded(dir.db);
+    edit_chunk(c, h.run_id, 0, at_once);
+    raw_reguard(c);
+    expect(h.uuid, VERIFY_MISMATCH, "log", "not the log that was signed", "bounds");
+    /* with the runner's key the record can name that log; the figures in it are still of the other */
+    c = raw_unguarded(dir.db);
+    json_t *o = statement_of(c, h.run_id);
+    name_the_log(o, h.run_id);
+    struct buf b;
+    buf_init(&b, 1 << 20);
+    must(jcs_encode(o, &b, &e), &e);
+    replace_payload(c, h.run_id, b.p, b.n, key);
+    raw_reguard(c);
+    buf_release(&b);
+    json_decref(o);
+    expect(h.uuid, VERIFY_MISMATCH, "metrics", "client_error_share value: signed", "bounds, signed again");
 }
 
 static void nothing(json_t *p) {
