@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum {
     ID_SLACK = 1 << 20,  /* ids below this are always fine */
@@ -14,6 +15,17 @@ enum {
 #define ID_MAX (UINT64_C(1) << 31)
 /* No two stamps are further apart, so that no difference of sums of them overflows. */
 #define SPAN_MAX_NS (INT64_MAX / 4)
+
+/* --- memory -------------------------------------------------------------------------------------- */
+
+/* A large array of which every page will be used: the fault for each 4 KiB costs more than all that is
+ * done with what they hold. */
+static void use_large_pages(void *p, size_t bytes) {
+    enum { SMALL_PAGE = 4096, LARGE_PAGE = 2 << 20 };
+    uintptr_t from = (uintptr_t)p & ~(uintptr_t)(SMALL_PAGE - 1); /* one mapping stays one, so it can grow */
+    if (bytes >= 2 * LARGE_PAGE) /* merely advice: what it returns does not matter */
+        madvise((void *)from, (size_t)((uintptr_t)p + bytes - from), MADV_HUGEPAGE);
+}
 
 /* --- ids ---------------------------------------------------------------------------------------- */
 
@@ -33,6 +45,7 @@ static int id_grow(struct id_map *m, uint64_t id, const char *what, struct err *
         return err_set(e, ASSAY_ENOMEM, "out of memory for %llu %s ids", (unsigned long long)cap,
                        what);
     if (dense) {
+        use_large_pages(slot, cap * sizeof *slot);
         memset(slot + m->cap, 0, (cap - m->cap) * sizeof *slot);
     } else {
         if (m->cap)
@@ -55,6 +68,7 @@ static int grow(void *array, uint32_t *cap, uint64_t need, size_t size, struct e
     void *p = want <= UINT32_MAX ? realloc(*a, want * size) : NULL;
     if (!p)
         return err_set(e, ASSAY_ENOMEM, "out of memory for %llu requests", (unsigned long long)want);
+    use_large_pages(p, want * size);
     *a = p;
     *cap = (uint32_t)want;
     return 0;
@@ -262,6 +276,7 @@ static int reserve_gaps(struct pass *p, size_t n, struct err *e) {
     uint16_t *bound = gap && p->gap_bound ? realloc(p->gap_bound, cap * sizeof *bound) : NULL;
     if (!gap || (p->gap_bound && !bound))
         return err_set(e, ASSAY_ENOMEM, "out of memory for %zu token gaps", cap);
+    use_large_pages(gap, cap * sizeof *gap);
     p->gap_bound = bound;
     p->gap_cap = cap;
     return 0;
