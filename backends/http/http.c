@@ -108,6 +108,9 @@ const struct option http_options_table[] = {
      .help = "largest event or body"},
     {"spin", OPT_DURATION, AT(spin_ns), .min = 0, .max = 1e9, .def = "60us",
      .help = "busy wait before a deadline: exact issue times"},
+    {"busy_poll", OPT_BOOL, AT(busy_poll), .def = "off",
+     .help = "never sleep while requests are in flight: takes a whole core a thread, and no wake-up "
+             "is in the stamps"},
     {0},
 };
 
@@ -357,6 +360,7 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
              loop_init(&h->loop, args->max_in_flight > 0 ? (long)slots + 16 : KEPT_UNBOUNDED, e)) ||
         (rc = grow_ready(h, e)))
         goto out;
+    h->loop.never_sleeps = o->busy_poll;
     for (int64_t i = 0; i < slots && !rc; i++)
         rc = add_slot(h, e);
     if (!rc && o->prewarm && o->reuse)

@@ -25,7 +25,7 @@ struct http_options {
     int api, server, auth, prompt, verify_length, max_tokens_field, http, route;
     int ignore_eos, min_tokens, include_usage; /* enum http_when */
     bool stream, continuous_usage, return_token_ids;
-    bool reuse, prewarm, tls_verify;
+    bool reuse, prewarm, tls_verify, busy_poll;
     int64_t timeout_connect_ns, timeout_first_token_ns, timeout_idle_ns, timeout_total_ns,
         timeout_drain_ns;
     int64_t spin_ns, max_event_bytes, vocab;

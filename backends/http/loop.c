@@ -173,7 +173,7 @@ static int gather(struct loop *l, int64_t until_ns, int64_t spin_ns, struct err 
         if (slice_ns < wake_ns)
             wake_ns = slice_ns;
         bool over = now >= until_ns || now >= l->curl_at_ns || now >= slice_ns;
-        bool sleeps = now < wake_ns;
+        bool sleeps = now < wake_ns && !(l->never_sleeps && l->in_multi > 0);
         int n = 0;
         if (!sleeps || l->must_look || now - l->look_ns > LOOP_SERVED_NS) {
             n = look(l, now, false);

@@ -38,6 +38,7 @@ struct loop {
     int64_t look_ns, since_ns;
     int64_t quiet_ns; /* the last look that found nothing at all, or its like: nothing older is left anywhere */
     bool must_look;
+    bool never_sleeps; /* while there are transfers: looks again and again instead */
     uint64_t wake[EVENT_BOUND_MAX + 1]; /* sleeps that the timer ended, by event_bound_bucket of lateness */
     uint64_t batches;    /* times that epoll reported sockets */
     struct epoll_event ready[LOOP_READY_MAX]; /* what epoll reported; a batch may span two steps */

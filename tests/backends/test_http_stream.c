@@ -74,6 +74,26 @@ Test(backends_http_stream, a_busy_clients_bound_covers_what_it_missed, .timeout 
     fixture_stop(&f);
 }
 
+/* Without sleep there is no wake-up that nobody sees. */
+Test(backends_http_stream, busy_poll_never_sleeps, .timeout = 20) {
+    for (int on = 0; on < 2; on++) {
+        static struct fixture f;
+        static const struct mock_step steps[] = {
+            {MOCK_HEAD, NULL, 0}, {MOCK_SLEEP, NULL, 80}, {MOCK_EVENT, TEXT("a"), 0},
+            {MOCK_EVENT, USAGE(4, 1), 0}, {MOCK_EVENT, "[DONE]", 0}, {MOCK_LAST, NULL, 0}, {MOCK_END, NULL, 0}};
+        static const struct mock_step *const replies[] = {steps, NULL};
+        f = (struct fixture){0};
+        fixture_start(&f, &(struct mock_config){.replies = replies},
+                      (const char *const[]){on ? "busy_poll=on" : "busy_poll=off", NULL});
+        cr_assert(eq(i32, fixture_run(&f, 0, 1).fail_class, FAIL_NONE));
+        json_t *seen = backend_http.observe(f.backend);
+        /* a sleep of 80 ms ends at its slice of 50 ms at least once, by the timer */
+        cr_assert(eq(int, json_object_get(seen, "wake_ups") != NULL, !on));
+        json_decref(seen);
+        fixture_stop(&f);
+    }
+}
+
 /* ---- how tokens are counted ---- */
 
 Test(backends_http_stream, events_of_one_read_share_a_stamp, .timeout = 20) {

@@ -192,23 +192,24 @@ static void take_lateness(struct lateness *best, int streams, int events) {
 
 /* The ratio is to the floor, which is as late as kernel, machine and server make any client; the goal is
  * of ours alone. */
-static void row_late(int streams, const char *what, struct quantiles ours, struct quantiles bare,
+static void row_late(int streams, const char *how, const char *what, struct quantiles ours, struct quantiles bare,
                      double limit_us) {
     char name[64], a[32], b[32], goal[32];
-    snprintf(name, sizeof name, "%d streams: %s", streams, what);
+    snprintf(name, sizeof name, "%d streams%s: %s", streams, how, what);
     snprintf(a, sizeof a, "p50 %.0f p99 %.0f us", ours.p50, ours.p99);
     snprintf(b, sizeof b, "floor %.0f, %.0f us", bare.p50, bare.p99);
     snprintf(goal, sizeof goal, "<=%.1fms", limit_us / 1e3);
     row(name, a, b, ours.p99 / bare.p99, limit_us > 0 ? goal : "", limit_us <= 0 || ours.p99 <= limit_us);
 }
 
-static void bench_stamps(int streams, int events, double limit_us) {
+static void bench_stamps(int streams, int events, bool polls, double limit_us) {
+    const char *how = polls ? ", polled" : "";
     struct lateness ours = {0}, bare = {0};
     struct turn t = {.streams = streams, .requests = streams};
     shared->streams = streams;
     shared->events = events;
     shared->period_ns = 20 * NS_PER_MS;
-    struct client *c = client_open(port, streams, "stream=on", "spin=60us");
+    struct client *c = client_open(port, streams, "stream=on", polls ? "busy_poll=on" : "busy_poll=off");
     struct raw *r = raw_open(port, streams);
     for (int i = 0; i < TURNS; i++) {
         client_turn(c, &t);
@@ -218,9 +219,9 @@ static void bench_stamps(int streams, int events, double limit_us) {
     }
     client_close(c);
     raw_close(r);
-    row_late(streams, "TTFT, |client - server|", ours.first, bare.first, limit_us);
-    row_late(streams, "ITL, |client - server|", ours.gap, bare.gap, limit_us);
-    row_late(streams, "token stamp, client - server", ours.stamp, bare.stamp, 0);
+    row_late(streams, how, "TTFT, |client - server|", ours.first, bare.first, limit_us);
+    row_late(streams, how, "ITL, |client - server|", ours.gap, bare.gap, limit_us);
+    row_late(streams, how, "token stamp, client - server", ours.stamp, bare.stamp, 0);
 }
 
 static void bench_deadlines(bool loaded) {
@@ -330,10 +331,13 @@ static void cpu_paced(void) {
     bench_cpu("CPU a request: 130 events, 256 streams, 20 ms", "  against the floor", 20 * NS_PER_MS);
 }
 static void stamps_64(void) {
-    bench_stamps(64, EVENTS_MAX, 300);
+    bench_stamps(64, EVENTS_MAX, false, 300);
+}
+static void stamps_polled(void) {
+    bench_stamps(64, EVENTS_MAX, true, 300);
 }
 static void stamps_1000(void) {
-    bench_stamps(1000, 100, 2000);
+    bench_stamps(1000, 100, false, 2000);
 }
 static void deadlines(void) {
     bench_deadlines(false);
@@ -345,8 +349,9 @@ static const struct {
     void (*run)(void);
 } cases[] = {
     {"memory", bench_memory}, {"burst", cpu_burst},     {"paced", cpu_paced},
-    {"small", bench_small},   {"64", stamps_64},        {"1000", stamps_1000},
-    {"deadlines", deadlines}, {"parse", bench_parse},   {"body", bench_body},
+    {"small", bench_small},   {"64", stamps_64},        {"polled", stamps_polled},
+    {"1000", stamps_1000},    {"deadlines", deadlines}, {"parse", bench_parse},
+    {"body", bench_body},
 };
 
 /* With arguments only the cases of these names run. */
