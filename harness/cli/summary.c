@@ -178,6 +178,38 @@ static void throughput(const json_t *metrics, struct arena *a, FILE *out) {
     }
 }
 
+/* What the server says it had of the prompts, by turn of their sessions. */
+static void cached(const json_t *metrics, struct arena *a, FILE *out) {
+    static const struct {
+        const char *name, *stat, *label;
+    } rows[] = {
+        {"cached_token_share", "value", "all"},
+        {"cached_token_share_by_turn", "turn_1", "turn 1"},
+        {"cached_token_share_by_turn", "turn_2", "turn 2"},
+        {"cached_token_share_by_turn", "turns_3_4", "turns 3 to 4"},
+        {"cached_token_share_by_turn", "turns_5_8", "turns 5 to 8"},
+        {"cached_token_share_by_turn", "turns_9_16", "turns 9 to 16"},
+        {"cached_token_share_by_turn", "turns_17_32", "turns 17 to 32"},
+        {"cached_token_share_by_turn", "turns_33_64", "turns 33 to 64"},
+        {"cached_token_share_by_turn", "turns_65_up", "turns 65 up"},
+    };
+    static const char *const headings[] = {"cached input", ""};
+    struct table t;
+    table_init(&t, a, "lr", headings);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const json_t *v = number_at(metrics, rows[i].name, rows[i].stat);
+        char text[FMT_BYTES];
+        if (!v)
+            continue;
+        table_cell(&t, rows[i].label);
+        table_cell(&t, fmt_percent(text, json_number_value(v)));
+    }
+    if (t.n) {
+        putc('\n', out);
+        table_print(&t, out, 0);
+    }
+}
+
 /* Largest first; what is nothing in the digits shown is left out. */
 static void bottleneck(const json_t *summary, FILE *out) {
     enum { SHARES_MAX = 16 };
@@ -267,6 +299,7 @@ void summary_print(const json_t *summary, const char *store, struct arena *a, FI
     window(metrics, out);
     summary_latencies(metrics, a, out);
     throughput(metrics, a, out);
+    cached(metrics, a, out);
     bottleneck(summary, out);
     client(summary, out);
     summary_server(json_object_get(summary, "server"), a, out);

@@ -71,6 +71,27 @@ static double cached_token_share(const struct context *c) {
                : ABSENT;
 }
 
+static double cached_of_turns(const struct context *c, unsigned group) {
+    return c->p->any_usage && c->p->turn_input[group]
+               ? (double)c->p->turn_cached[group] / (double)c->p->turn_input[group]
+               : ABSENT;
+}
+
+/* One function a group, because a row of the table has no argument for it. */
+#define CACHED_OF_TURNS(group)                                                                     \
+    static double cached_of_turns_##group(const struct context *c) {                               \
+        return cached_of_turns(c, group);                                                          \
+    }
+CACHED_OF_TURNS(0)
+CACHED_OF_TURNS(1)
+CACHED_OF_TURNS(2)
+CACHED_OF_TURNS(3)
+CACHED_OF_TURNS(4)
+CACHED_OF_TURNS(5)
+CACHED_OF_TURNS(6)
+CACHED_OF_TURNS(7)
+#undef CACHED_OF_TURNS
+
 static double mfu(const struct context *c) {
     const struct pass *p = c->p;
     double tokens = (double)(p->input_tokens - p->cached_tokens + p->output_tokens) +
@@ -136,10 +157,22 @@ struct row {
         "ends of answers without any; rounded up to 1, 1.5, 2, 3, 4, 6, 8 us …", \
         HOW_BOUND, COL_COUNT, ppm, NULL)
 
+#define CACHED(X, stat, group) \
+    SCALAR(X, "cached_token_share_by_turn", stat, "1", "higher", cached_of_turns_##group, \
+        "cached_token_share of those turns of sessions (of a branch, where there are several), counted from 1")
+
 /* sorted by name */
 #define METRICS(X) \
     SCALAR(X, "cached_token_share", "value", "1", "higher", cached_token_share, \
         "cached input tokens (USAGE) / input tokens, of completed requests") \
+    CACHED(X, "turn_1", 0) \
+    CACHED(X, "turn_2", 1) \
+    CACHED(X, "turns_3_4", 2) \
+    CACHED(X, "turns_5_8", 3) \
+    CACHED(X, "turns_9_16", 4) \
+    CACHED(X, "turns_17_32", 5) \
+    CACHED(X, "turns_33_64", 6) \
+    CACHED(X, "turns_65_up", 7) \
     SCALAR(X, "checkpoint_ns", "mean", "ns", "lower", checkpoint_ns, "duration of a checkpoint") \
     X("client_error_share", "value", "1", "lower", \
         "the most that the client's own error (lateness, bounds of stamps) could move a mean, a p50 to " \

@@ -20,7 +20,15 @@ enum request_flags {
     REQ_USAGE = 1 << 9,
     REQ_IN_SESSION = 1 << 10,
     REQ_KNOWN_FIRST = 1 << 11, /* the first token event said how many tokens it holds */
+    REQ_TURN_SHIFT = 12,       /* three bits: turn_group of a request in a session */
 };
+
+/* Turns of sessions by how many came before: none, 1, 2 to 3, 4 to 7, … 64 and more. */
+enum { TURN_GROUPS = 8 };
+static inline unsigned turn_group(uint64_t before) {
+    unsigned bits = before ? 64 - (unsigned)__builtin_clzll(before) : 0;
+    return bits < TURN_GROUPS ? bits : TURN_GROUPS - 1;
+}
 
 /* Whose stamp a bound is of; that of the last token event is the one before while reading. */
 enum request_bound { BOUND_FIRST, BOUND_LAST, BOUND_DONE, BOUND_COUNT };
@@ -149,6 +157,7 @@ struct pass {
     /* derived by pass_count */
     int64_t issued, completed, failed, in_flight, warmup, by_class[FAIL_CLASS_COUNT];
     int64_t input_tokens, output_tokens, cached_tokens, step_tokens, step_samples;
+    int64_t turn_input[TURN_GROUPS], turn_cached[TURN_GROUPS]; /* of those in sessions */
     int64_t duration_ns;    /* window begin to the last completion, or the window's end if later */
     int64_t last_done_ns;   /* of measured requests */
     int64_t first_start_ns; /* of measured requests that ended: actual issue */

@@ -192,7 +192,8 @@ static int on_session(struct pass *p, const struct eventlog_view *v, uint32_t i,
         p->session_ids.slot[id] = ++p->session_ids.n;
     }
     p->session_of[slot] = p->session_ids.slot[id] - 1;
-    request_flag(&p->req[slot], REQ_IN_SESSION);
+    unsigned group = turn_group(v->b[i] > 0 ? (uint64_t)v->b[i] : 0);
+    request_flag(&p->req[slot], REQ_IN_SESSION | group << REQ_TURN_SHIFT);
     return 0;
 }
 
@@ -498,8 +499,14 @@ static void count_completed(struct pass *p, const struct request_state *r,
     bool streamed = request_streamed(r);
     p->input_tokens += r->in;
     p->output_tokens += r->out;
-    if (flags & REQ_USAGE)
-        p->cached_tokens += request_cached(r) < r->in ? request_cached(r) : r->in;
+    uint32_t cached = flags & REQ_USAGE ? request_cached(r) : 0;
+    cached = cached < r->in ? cached : r->in;
+    p->cached_tokens += cached;
+    if (flags & REQ_IN_SESSION) {
+        unsigned group = flags >> REQ_TURN_SHIFT & (TURN_GROUPS - 1);
+        p->turn_input[group] += r->in;
+        p->turn_cached[group] += cached;
+    }
     if (streamed)
         p->streamed_tokens += r->out;
     if (streamed && r->out > 1) {

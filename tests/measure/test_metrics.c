@@ -443,6 +443,38 @@ Test(measure_metrics, sessions) {
     metrics_release(&m);
 }
 
+/* Two sessions of five turns and one, and a request outside, by hand: what of a turn's input the server
+ * says it had. A turn without USAGE has no cached tokens. */
+Test(measure_metrics, cached_share_by_turn) {
+    static const struct {
+        uint64_t request;
+        int64_t session, turn, in, cached; /* cached -1: no USAGE; session -1: none */
+    } row[] = {{0, 0, 0, 100, -1}, {1, 0, 1, 160, 96}, {2, 0, 2, 220, 160},   {3, 0, 3, 300, 208},
+               {4, 0, 4, 400, 288}, {5, 1, 0, 100, 64}, {6, -1, 0, 50, 10}, {7, 2, 64, 1000, 900},
+               {8, 2, 0, 200, 300}}; /* more than there is: all of it */
+    struct logbuild l;
+    log_init(&l, 1);
+    int64_t t = 0;
+    for (size_t i = 0; i < sizeof row / sizeof row[0]; i++, t += 100) {
+        if (row[i].session >= 0)
+            log_put(&l, t, EVENT_SESSION, row[i].request, row[i].session, row[i].turn);
+        log_put(&l, t, EVENT_ISSUE, row[i].request, 0, row[i].in);
+        log_put(&l, t + 20, EVENT_TOKENS, row[i].request, 1, 0);
+        if (row[i].cached >= 0)
+            log_put(&l, t + 25, EVENT_USAGE, row[i].request, row[i].cached, 0);
+        log_put(&l, t + 30, EVENT_DONE, row[i].request, 1, 0);
+    }
+    struct metrics m = compute(&l, &no_facts);
+    cr_assert(ieee_ulp_eq(dbl, get(&m, "cached_token_share_by_turn", "turn_1"), 264.0 / 400, 1));
+    cr_assert(ieee_ulp_eq(dbl, get(&m, "cached_token_share_by_turn", "turn_2"), 96.0 / 160, 1));
+    cr_assert(ieee_ulp_eq(dbl, get(&m, "cached_token_share_by_turn", "turns_3_4"), 368.0 / 520, 1));
+    cr_assert(ieee_ulp_eq(dbl, get(&m, "cached_token_share_by_turn", "turns_5_8"), 288.0 / 400, 1));
+    cr_assert(ieee_ulp_eq(dbl, get(&m, "cached_token_share_by_turn", "turns_65_up"), 900.0 / 1000, 1));
+    cr_assert(metrics_find(&m, "cached_token_share_by_turn", "turns_9_16") == NULL);
+    cr_assert(ieee_ulp_eq(dbl, get(&m, "cached_token_share", "value"), 1926.0 / 2530, 1));
+    metrics_release(&m);
+}
+
 /* --- logs that make no sense --------------------------------------------------------------------- */
 
 Test(measure_metrics, nonsense_is_refused) {
@@ -665,11 +697,15 @@ Test(measure_metrics, random_logs_heavy_tail, .timeout = 60) {
 /* --- tables -------------------------------------------------------------------------------------- */
 
 Test(measure_metrics, definitions_are_sorted_and_unique) {
-    static const char *const order[] = {"value", "mean", "p50", "p90", "p95", "p99", "p99.9", "min", "max"};
+    static const char *const order[] = {
+        "value",     "turn_1",     "turn_2",      "turns_3_4",   "turns_5_8",
+        "turns_9_16", "turns_17_32", "turns_33_64", "turns_65_up", "mean",
+        "p50",       "p90",        "p95",         "p99",         "p99.9",
+        "min",       "max"};
     int before = -1;
     for (const struct metric_def *d = metric_defs; d->name; d++) {
         int rank = -1;
-        for (int i = 0; i < 9; i++)
+        for (int i = 0; i < (int)(sizeof order / sizeof *order); i++)
             if (!strcmp(d->stat, order[i]))
                 rank = i;
         cr_assert(ge(int, rank, 0));
