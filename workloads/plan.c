@@ -21,6 +21,18 @@ void plan_lone_request(struct request *r, uint64_t id) {
     r->arrival_ns = -1;
 }
 
+void plan_share_prefix(const struct workload *w, uint64_t index, struct request *r) {
+    if (!w->shared_prefix_tokens || r->isl < 2)
+        return;
+    uint64_t group = 0;
+    if (w->shared_prefix_groups > 1) {
+        struct rng rng = rng_at(w->seed, STREAM_PREFIX, index);
+        group = rng_below(&rng, (uint64_t)w->shared_prefix_groups);
+    }
+    r->common = w->shared_prefix_tokens < r->isl ? (uint32_t)w->shared_prefix_tokens : r->isl - 1;
+    r->common_seed = plan_content_seed(w->seed, STREAM_PREFIX, group);
+}
+
 /* One length as numpy's legacy randint(lo, hi + 1) draws it: nothing is drawn when lo == hi. */
 static uint32_t draw_ratio(const struct dist *d, struct mt19937 *mt) {
     return (uint32_t)mt_range(mt, (int64_t)d->min, (int64_t)d->max + 1);
@@ -78,6 +90,7 @@ static int single_next(struct plan *p, struct request *r, bool *end, struct err 
         r->osl = (uint32_t)dist_draw(&w->osl, &rng);
     }
     r->content_seed = plan_content_seed(w->seed, STREAM_CONTENT, content);
+    plan_share_prefix(w, content, r);
     return 0;
 }
 

@@ -52,7 +52,8 @@ struct request {
     uint64_t block_seed; /* equal ids are equal tokens only under one seed */
     const char *text; /* a trace's literal prompt, borrowed until the next plan_next; or NULL */
     const struct request_talk *talk; /* a trace's messages; or NULL */
-    /* leading tokens that all requests of the workload share, and from what they are made */
+    /* leading tokens that all requests of a group share (workload's shared_prefix), and from what they
+     * are made; equal in all turns of a session */
     uint32_t common;
     uint64_t common_seed;
 };

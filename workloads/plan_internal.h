@@ -12,6 +12,7 @@ enum plan_stream {
     STREAM_TURN = 3,    /* index = session * 2^14 + turn: isl, osl, think time */
     STREAM_CONTENT = 4, /* content seeds of single requests */
     STREAM_SESSION_CONTENT = 5,
+    STREAM_PREFIX = 7,         /* index = request id or session: its group; content of a group */
     STREAM_SPREAD = 6, /* index = second of a trace: equal stamps spread inside it */
 };
 
@@ -62,6 +63,8 @@ uint64_t plan_content_seed(uint64_t seed, uint64_t stream, uint64_t index);
 /* A request outside sessions, lengths and content left to the caller. */
 void plan_lone_request(struct request *r, uint64_t id);
 
+/* The prefix that r shares with its group; index: request id or session. */
+void plan_share_prefix(const struct workload *w, uint64_t index, struct request *r);
 int plan_push_ready(struct plan *p, const struct request *r, int64_t at_ns, struct err *e);
 
 #endif

@@ -112,6 +112,7 @@ static int sessions_next(struct plan *p, struct request *r, bool *end, struct er
         r->osl = (uint32_t)first.osl;
         r->arrival_ns = -1;
         r->content_seed = plan_content_seed(p->w->seed, STREAM_SESSION_CONTENT, session);
+        plan_share_prefix(p->w, session, r);
         return 0;
     }
 }

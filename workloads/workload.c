@@ -45,6 +45,7 @@ static const struct option top_fields[] = {
     {"rules", OPT_STR, AT(rules), .help = "rule pack"},
     {"isl", OPT_JSON, AT(isl), .help = "input tokens"},
     {"osl", OPT_JSON, AT(osl), .help = "output tokens"},
+    {"shared_prefix", OPT_JSON, AT(shared_prefix), .help = "what prompts have in common"},
     {"trace", OPT_JSON, AT(trace), .help = "recorded requests"},
     {"sessions", OPT_JSON, AT(sessions), .help = "turns that share a growing context"},
     {"limits", OPT_JSON, AT(limits), .help = "latency limits of a good request"},
@@ -102,6 +103,11 @@ const struct option workload_limit_fields[] = {
     {"ttft", OPT_DURATION, offsetof(struct workload, limit_ttft_ns), .min = 1, .max = YEAR_NS},
     {"tpot", OPT_DURATION, offsetof(struct workload, limit_tpot_ns), .min = 1, .max = YEAR_NS},
     {"e2e", OPT_DURATION, offsetof(struct workload, limit_e2e_ns), .min = 1, .max = YEAR_NS},
+    {0},
+};
+const struct option workload_prefix_fields[] = {
+    {"tokens", OPT_I64, offsetof(struct workload, shared_prefix_tokens), .unit = "tokens", .min = 1, .max = TOKENS_MAX, .flags = OPTION_REQUIRED},
+    {"groups", OPT_I64, offsetof(struct workload, shared_prefix_groups), .min = 1, .max = 1e6, .def = "1"},
     {0},
 };
 const struct option workload_training_fields[] = {
@@ -322,6 +328,13 @@ static int read_definition(struct workload *w, const json_t *json, const char *l
     if (d.osl &&
         (rc = dist_from_json(d.osl, DIST_UNIT_TOKENS, label, "/osl", &w->arena, &w->osl, e)))
         goto out;
+    if (d.shared_prefix) {
+        w->shared_prefix_groups = 1;
+        rc = options_from_json(workload_prefix_fields, w, d.shared_prefix, label, "/shared_prefix",
+                               &w->arena, e);
+        if (rc)
+            goto out;
+    }
     if (d.limits && (rc = options_from_json(workload_limit_fields, w, d.limits, label, "/limits",
                                             &w->arena, e)))
         goto out;

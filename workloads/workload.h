@@ -91,6 +91,10 @@ struct workload {
 
     struct dist isl,
         osl; /* input, output tokens of a request, or of a session's turn (new tokens) */
+    /* leading tokens of a prompt (of its isl, at most isl - 1) that are the same for all requests of a
+     * group; a session is in one group whole, drawn uniformly */
+    int64_t shared_prefix_tokens;  /* 0 = none */
+    int64_t shared_prefix_groups;
     const char *trace_path; /* as resolved; NULL = synthetic */
     enum trace_format trace_format;
     bool trace_force;         /* take it although its rate says that the time unit is wrong */

@@ -46,6 +46,8 @@ RULE(training_pattern, training(f) && f->d->pattern)
 RULE(training_requests, training(f) && f->d->requests)
 RULE(training_duration, training(f) && f->w->duration_ns)
 RULE(training_limits, training(f) && f->d->limits)
+RULE(training_prefix, training(f) && f->d->shared_prefix)
+RULE(trace_prefix, f->d->trace && f->d->shared_prefix)
 RULE(pattern_absent, !training(f) && !f->d->pattern)
 RULE(trace_isl, f->d->trace && f->d->isl)
 RULE(trace_osl, f->d->trace && f->d->osl)
@@ -88,6 +90,8 @@ static const struct {
     {training_requests, "/requests", "expected no such member, because kind is training (it has training.steps)"},
     {training_duration, "/duration", "expected no such member, because kind is training (it has training.steps)"},
     {training_limits,   "/limits",   "expected no such member, because latency limits are of requests and kind is training"},
+    {training_prefix,   "/shared_prefix", "expected no such member, because prompts are of requests and kind is training"},
+    {trace_prefix,      "/shared_prefix", "expected no such member beside trace, which has its own prompts"},
     {pattern_absent,    "/pattern",  "expected a load pattern (such as \"concurrency:64\"), found nothing (the member is required)"},
     {trace_isl,         "/isl",      "expected no such member beside trace, which has its own lengths"},
     {trace_osl,         "/osl",      "expected no such member beside trace, which has its own lengths"},

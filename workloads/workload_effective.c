@@ -112,6 +112,8 @@ json_t *workload_effective(const struct workload *w, const json_t *model_json) {
     }
     if (w->limit_ttft_ns || w->limit_tpot_ns || w->limit_e2e_ns)
         bad |= put(out, "limits", without_zeros(options_to_json(workload_limit_fields, w)));
+    if (w->shared_prefix_tokens)
+        bad |= put(out, "shared_prefix", options_to_json(workload_prefix_fields, w));
     if (training)
         bad |= put(out, "training", options_to_json(workload_training_fields, w));
     if (w->trace_path)

@@ -11,7 +11,8 @@ struct definition {
     int kind;
     int64_t duration_ns;
     uint64_t seed;
-    const json_t *model, *requests, *warmup, *isl, *osl, *trace, *sessions, *limits, *training;
+    const json_t *model, *requests, *warmup, *isl, *osl, *trace, *sessions, *limits, *training,
+        *shared_prefix;
 };
 
 extern const char *const workload_kind_names[];
@@ -25,6 +26,7 @@ json_t *workload_effective(const struct workload *w, const json_t *model_json);
 /* Applies "path=value" texts to json and keeps them in w. */
 int workload_apply_overrides(struct workload *w, json_t *json, const char *const *overrides,
                              int noverrides, struct err *e);
-extern const struct option workload_limit_fields[], workload_training_fields[];
+extern const struct option workload_limit_fields[], workload_training_fields[],
+    workload_prefix_fields[];
 
 #endif

@@ -228,3 +228,24 @@ Test(backends_http_sessions, branches_fork_from_their_parent_s_context, .timeout
     cr_assert(eq(i64, run.intended_ns[4], own > last ? own : last));
     played();
 }
+
+/* Prompts of one group begin with the same system message, those of a session too, and grow behind it. */
+Test(backends_http_sessions, a_shared_prefix_leads_every_prompt_of_its_group, .timeout = 30) {
+    static const char *const set[] = {"shared_prefix.tokens=7"};
+    static const char *const o[] = {"api=chat", "session_header=X-Session-ID", NULL};
+    play(SYNTHETIC, set, 1, o);
+    static const char start[] = "{\"role\":\"system\",\"content\":\"";
+    const char *end = strstr(run.post[0].messages, "\"},{\"role\":\"user\"");
+    cr_assert(ne(ptr, (void *)end, NULL));
+    size_t n = (size_t)(end - run.post[0].messages), blanks = 0;
+    cr_assert(eq(int, strncmp(run.post[0].messages, start, sizeof start - 1), 0));
+    for (const char *p = run.post[0].messages + sizeof start - 1; p < end; p++)
+        blanks += *p == ' ';
+    cr_assert(eq(sz, blanks, 6), "seven words");
+    for (int i = 1; i < run.posts; i++)
+        cr_assert(eq(int, memcmp(run.post[i].messages, run.post[0].messages, n), 0));
+    for (int turn = 1; turn < 4; turn++)
+        cr_assert(begins_with(post_of("assay-0", turn), post_of("assay-0", turn - 1)));
+    cr_assert(not(begins_with(post_of("assay-1", 1), post_of("assay-0", 0))));
+    played();
+}

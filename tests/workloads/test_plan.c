@@ -233,3 +233,51 @@ Test(workloads_plan, a_training_plan_is_empty) {
     cr_assert(eq(sz, collect(w, 0, 1, r, 1), 0));
     workload_free(w);
 }
+
+/* ---- shared prefixes ---- */
+
+Test(workloads_plan, a_group_shares_a_prefix_and_draws_are_even) {
+    enum { N = 3000 };
+    static struct request r[N + 200];
+    struct workload *w =
+        load("decode-loop", "requests=3000", "shared_prefix.tokens=40", "shared_prefix.groups=3");
+    size_t n = collect(w, 0, 1, r, N + 200);
+    uint64_t seeds[3] = {0};
+    int of[3] = {0}, groups = 0;
+    for (size_t i = 0; i < n; i++) {
+        int k = 0;
+        while (k < groups && seeds[k] != r[i].common_seed)
+            k++;
+        if (k == groups) {
+            cr_assert(lt(int, groups, 3));
+            seeds[groups++] = r[i].common_seed;
+        }
+        of[k]++;
+        cr_assert(eq(u32, r[i].common, r[i].isl > 40 ? 40 : r[i].isl - 1));
+    }
+    cr_assert(eq(int, groups, 3));
+    for (int k = 0; k < 3; k++) /* about 1000 each, standard deviation 26 */
+        cr_assert(of[k] > 850 && of[k] < 1150, "%d", of[k]);
+    workload_free(w);
+}
+
+Test(workloads_plan, a_session_keeps_its_prefix_through_its_turns) {
+    static struct request r[3000];
+    struct workload *w = load("agentic-multiturn", "warmup.requests=0", "requests=400",
+                              "shared_prefix.tokens=5000");
+    size_t n = collect(w, 0, 1, r, 3000);
+    for (size_t i = 0; i < n; i++) {
+        cr_assert(eq(u64, r[i].common_seed, r[0].common_seed), "one group");
+        if (r[i].turn)
+            cr_assert(eq(u32, r[i].common, r[i - 1].common));
+        else
+            cr_assert(eq(u32, r[i].common, r[i].isl > 5000 ? 5000 : r[i].isl - 1));
+    }
+    workload_free(w);
+    /* no field, no prefix: plans of before stay what they were */
+    w = load("agentic-multiturn", "warmup.requests=0", "requests=10", NULL);
+    n = collect(w, 0, 1, r, 3000);
+    for (size_t i = 0; i < n; i++)
+        cr_assert(eq(u32, r[i].common, 0));
+    workload_free(w);
+}

@@ -42,6 +42,8 @@ static const struct place {
     {"/properties/trace", "{" HEAD "\"trace\":{\"path\":\"x\",\"format\":\"azure\"}}", "trace"},
     {"/properties/sessions", "{" HEAD "\"isl\":1,\"osl\":1,\"sessions\":{\"turns\":2}}",
      "sessions"},
+    {"/properties/shared_prefix", "{" HEAD "\"isl\":9,\"osl\":1,\"shared_prefix\":{\"tokens\":4}}",
+     "shared_prefix"},
     {"/properties/limits", "{" HEAD "\"isl\":1,\"osl\":1,\"limits\":{\"ttft\":\"1s\"}}", "limits"},
     {"/properties/training",
      "{\"name\":\"t\",\"kind\":\"training\",\"model\":\"llama3.1-8b\",\"training\":{\"global_"
@@ -271,6 +273,8 @@ static const struct {
     {RATIO, "seed", "4294967296", "/seed", "4294967295"},
     {TRACE, "osl", "5", "/osl", "beside trace"},
     {TRACE, "sessions", "{\"turns\":2}", "/sessions", "beside trace"},
+    {TRACE, "shared_prefix", "{\"tokens\":5}", "/shared_prefix", "beside trace"},
+    {TRAINING, "shared_prefix", "{\"tokens\":5}", "/shared_prefix", "kind is training"},
     {TRACE, "trace.path", "", "/trace/path", "expected a path"},
     {TRACE, "trace.sha256", "abc", "/trace/sha256", "64 lower-case hex"},
 };
