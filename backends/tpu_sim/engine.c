@@ -2,6 +2,7 @@
  * (tpu_sim.c). */
 #include "backends/tpu_sim/engine.h"
 
+#include "backends/tpu_sim/common.h"
 #include "backends/tpu_sim/prefix.h"
 
 #include <assert.h>
@@ -23,8 +24,10 @@ struct seq {
     int32_t known;     /* prompt plus tokens generated so far */
     int32_t computed;  /* tokens whose keys and values are in the cache */
     int32_t scheduled; /* tokens of the step in progress */
-    int32_t blocks;
+    int32_t blocks; /* its own */
     int32_t shared, cached;
+    uint32_t group;       /* of a prefix that others have too, COMMON_NONE = none */
+    int32_t common, base; /* whole blocks of it; of these, read from the group's */
     uint32_t prev, next; /* waiting list */
     unsigned flags;
 };
@@ -43,7 +46,8 @@ struct engine {
     int64_t nwaiting;
 
     int64_t free_blocks, kv_tokens;
-    struct prefix_cache prefix;
+    struct prefix_cache prefix; /* of participants in a group: the blocks behind the group's */
+    struct common_cache common;
 
     int64_t step_end_ns;
     bool stepping;
@@ -230,6 +234,7 @@ void engine_free(struct engine *g) {
     if (!g)
         return;
     prefix_release(&g->prefix);
+    common_release(&g->common);
     free(g->exact);
     free(g->exact_s);
     free(g->exact_steps);
@@ -303,6 +308,10 @@ int engine_submit(struct engine *g, const struct request *r, struct err *e) {
     /* one entry at most for each request in flight, beside those there are */
     if (!rc && g->o.prefix_cache && session)
         rc = prefix_reserve(&g->prefix, (uint32_t)g->in_flight + 1, e);
+    uint32_t group = COMMON_NONE;
+    /* one that was cut to a short prompt is computed as any other: groups have one length */
+    if (!rc && g->o.prefix_cache && r->common >= g->o.block_size && r->common + 1 < r->isl)
+        rc = common_get(&g->common, r->common_seed, &group, e);
     if (!rc)
         rc = completion_promise(g->done, e);
     if (rc)
@@ -315,13 +324,15 @@ int engine_submit(struct engine *g, const struct request *r, struct err *e) {
     int32_t isl = r->isl > 0 ? (int32_t)r->isl : 1; /* an empty prompt still has its first token */
     g->seq[i] = (struct seq){
         .request = r->id,
-        .session = r->session,
+        .session = r->session ^ (uint64_t)r->branch << 40, /* a branch has a context of its own */
         .isl = isl,
         .osl = (int32_t)r->osl,
         .known = isl,
         .shared = session && (int64_t)r->shared < isl ? (int32_t)r->shared
                   : session                           ? isl - 1
                                                       : 0,
+        .group = group,
+        .common = group == COMMON_NONE ? 0 : (int32_t)(r->common / g->o.block_size),
         .flags = session && !r->last_turn ? SEQ_KEEP : 0,
     };
     wait_push(g, i, false);
@@ -336,11 +347,13 @@ static bool take_blocks(struct engine *g, int64_t n) {
         return true;
     if (g->free_blocks < n) {
         int64_t lack = n - g->free_blocks;
-        if (lack > g->prefix.blocks)
+        if (lack > g->prefix.blocks + g->common.idle_blocks)
             return false;
-        prefix_evict(&g->prefix, lack);
-        g->free_blocks += lack;
-        g->counters.evictions += lack;
+        int64_t idle = lack < g->prefix.blocks ? lack : g->prefix.blocks;
+        prefix_evict(&g->prefix, idle);
+        idle += common_evict(&g->common, lack - idle);
+        g->free_blocks += idle;
+        g->counters.evictions += idle;
     }
     g->free_blocks -= n;
     int64_t used = g->o.kv_blocks - g->free_blocks;
@@ -352,6 +365,9 @@ static bool take_blocks(struct engine *g, int64_t n) {
 static void release_blocks(struct engine *g, struct seq *s) {
     g->free_blocks += s->blocks;
     g->kv_tokens -= s->computed;
+    if (s->base)
+        common_detach(&g->common, s->group);
+    s->base = 0;
     s->blocks = 0;
     s->computed = 0;
 }
@@ -359,7 +375,7 @@ static void release_blocks(struct engine *g, struct seq *s) {
 static void free_seq(struct engine *g, uint32_t i) {
     struct seq *s = &g->seq[i];
     if (s->flags & SEQ_KEEP && g->o.prefix_cache && !(s->flags & SEQ_CANCELLED)) {
-        int64_t whole = s->computed / (int32_t)g->o.block_size;
+        int64_t whole = s->computed / (int32_t)g->o.block_size - s->common;
         int64_t old = prefix_take(&g->prefix, s->session); /* a client that overlaps its turns */
         g->free_blocks += old;
         if (whole > 0) {
@@ -435,7 +451,7 @@ static void schedule(struct engine *g, struct seq *s, int32_t n, struct batch *b
     b->tokens += n;
     b->rows += end == s->known;
     if (n == 1 && s->known > s->isl) { /* decoding; pages are read whole */
-        int64_t context = s->blocks * g->o.block_size;
+        int64_t context = (s->blocks + s->base) * g->o.block_size;
         int64_t window = g->model->model.sliding_window;
         b->decodes++;
         b->context += context;
@@ -452,7 +468,7 @@ static void schedule_running(struct engine *g, struct batch *b, int64_t *budget,
         int32_t n = s->known - s->computed;
         if (n > *budget)
             n = (int32_t)*budget;
-        int32_t lack = s->computed + n - s->blocks * block;
+        int32_t lack = s->computed + n - (s->blocks + s->base) * block;
         if (lack > 0) {
             int32_t need = (lack + block - 1) / block;
             while (!take_blocks(g, need)) {
@@ -468,16 +484,26 @@ static void schedule_running(struct engine *g, struct batch *b, int64_t *budget,
     }
 }
 
-/* Whole blocks of the shared prefix that are still there; at least one token is computed. */
-static void find_prefix(struct engine *g, struct seq *s, int64_t *hit_blocks) {
-    *hit_blocks = 0;
-    if (!g->o.prefix_cache || s->session == REQUEST_NO_SESSION || s->shared <= 0)
+/* Whole blocks of its prompt that are still there: of its group's prefix (*base), behind it of its
+ * session's context (*hit); at least one token is computed. */
+static void find_prefix(const struct engine *g, const struct seq *s, int64_t *base, int64_t *hit) {
+    int64_t block = g->o.block_size;
+    *base = *hit = 0;
+    if (!g->o.prefix_cache)
         return;
-    int64_t blocks = s->shared / (int32_t)g->o.block_size,
-            have = prefix_find(&g->prefix, s->session);
-    *hit_blocks = blocks < have ? blocks : have;
-    if (*hit_blocks * g->o.block_size >= s->known)
-        *hit_blocks = (s->known - 1) / g->o.block_size;
+    if (s->common) {
+        *base = common_blocks(&g->common, s->group);
+        if (!*base)
+            return; /* what a session kept stands behind it */
+    }
+    if (s->session == REQUEST_NO_SESSION)
+        return;
+    int64_t blocks = s->shared / block - s->common, have = prefix_find(&g->prefix, s->session);
+    *hit = blocks < have ? blocks : have;
+    if ((s->common + *hit) * block >= s->known)
+        *hit = (s->known - 1) / block - s->common;
+    if (*hit < 0)
+        *hit = 0;
 }
 
 static void schedule_waiting(struct engine *g, struct batch *b, int64_t *budget) {
@@ -485,19 +511,25 @@ static void schedule_waiting(struct engine *g, struct batch *b, int64_t *budget)
     while (g->first != NONE && *budget > 0 && g->nrunning < g->o.max_seqs) {
         uint32_t i = g->first;
         struct seq *s = &g->seq[i];
-        int64_t hit;
-        find_prefix(g, s, &hit);
-        int64_t start = hit * block, n = s->known - start;
+        int64_t base, hit;
+        find_prefix(g, s, &base, &hit);
+        int64_t start = (base + hit) * block, n = s->known - start;
         if (n > *budget)
             n = *budget;
-        int64_t need = ceil_div(start + n, block) - hit;
-        if (need > g->free_blocks + g->prefix.blocks - hit)
+        int64_t need = ceil_div(start + n, block) - base - hit;
+        if (base)
+            common_attach(&g->common, s->group);
+        if (need > g->free_blocks + g->prefix.blocks - hit + g->common.idle_blocks) {
+            if (base)
+                common_detach(&g->common, s->group);
             return; /* the hit's own blocks cannot be evicted for it */
+        }
         int64_t kept = prefix_take(&g->prefix, s->session);
         g->free_blocks += kept - hit;
         bool taken = take_blocks(g, need);
         assert(taken);
         (void)taken;
+        s->base = (int32_t)base;
         s->blocks = (int32_t)(hit + need);
         s->computed = (int32_t)start;
         g->kv_tokens += start;
@@ -510,6 +542,16 @@ static void schedule_waiting(struct engine *g, struct batch *b, int64_t *budget)
         schedule(g, s, (int32_t)n, b);
         *budget -= n;
     }
+}
+
+/* The first that has computed its group's prefix leaves it to the group. */
+static void give_common(struct engine *g, struct seq *s) {
+    if (s->base || !s->common || s->computed < s->common * g->o.block_size ||
+        common_blocks(&g->common, s->group))
+        return;
+    common_give(&g->common, s->group, s->common);
+    s->base = s->common;
+    s->blocks -= s->common;
 }
 
 void engine_begin(struct engine *g, int64_t now) {
@@ -548,6 +590,7 @@ void engine_end(struct engine *g) {
         struct seq *s = &g->seq[i];
         s->computed += s->scheduled;
         g->kv_tokens += s->scheduled;
+        give_common(g, s);
         if (s->flags & SEQ_CANCELLED) {
             fail(g, i, now, FAIL_CANCELLED);
             continue;
@@ -572,7 +615,7 @@ void engine_end(struct engine *g) {
 void engine_count(const struct engine *g, struct engine_counters *c) {
     *c = g->counters;
     c->free_blocks = g->free_blocks;
-    c->idle_blocks = g->prefix.blocks;
+    c->idle_blocks = g->prefix.blocks + g->common.idle_blocks;
     c->waiting = g->nwaiting;
     c->running = g->nrunning;
     c->kv_tokens = g->kv_tokens;

@@ -43,7 +43,7 @@ struct engine;
 struct engine_counters {
     int64_t steps, preemptions, scheduled_tokens, padded_tokens, cached_tokens, evictions;
     int64_t peak_running, peak_blocks;
-    int64_t free_blocks, idle_blocks;    /* now; idle = kept for sessions */
+    int64_t free_blocks, idle_blocks;    /* now; idle = kept for sessions and groups */
     int64_t waiting, running, kv_tokens; /* now */
     struct cost busy;                    /* seconds of all steps by what they waited for */
     struct cost attention;               /* of these, attention by contexts */

@@ -59,7 +59,7 @@ static const struct option sim_table[] = {
     {"kv_blocks", OPT_I64, AT(kv_blocks), NULL, 0, 1e9, .def = "0", .help = "KV pages of a replica; 0 = what HBM holds beside the weights"},
     {"hbm_share", OPT_F64, AT(hbm_share), NULL, 0.01, 1, .def = "0.9", .help = "share of HBM for weights and KV cache"},
     {"max_context", OPT_I64, AT(max_context), "tokens", 0, 1e9, .def = "0", .help = "prompt and answer together; 0 = the model's"},
-    {"prefix_cache", OPT_BOOL, AT(prefix_cache), .def = "off", .help = "keep idle sessions' KV blocks for their next turn"},
+    {"prefix_cache", OPT_BOOL, AT(prefix_cache), .def = "off", .help = "keep idle sessions' KV blocks for their next turn, and shared prefixes for all"},
     {"host_overhead", OPT_DURATION, AT(host_ns), "s", .def = "2ms", .help = "host work of one engine step"},
     {"async_scheduling", OPT_BOOL, AT(async_scheduling), .def = "on", .help = "host work hides behind the device"},
     {"remat", OPT_ENUM, AT(remat), .choices = train_remat_names, .def = "full", .help = "training: what is recomputed"},

@@ -473,6 +473,124 @@ Test(backends_tpu_sim_engine, sessions_under_pressure_conserve_blocks) {
     rig_close(&r);
 }
 
+static struct request of_group(struct request r, uint64_t group, uint32_t common) {
+    r.common_seed = group;
+    r.common = common;
+    return r;
+}
+
+/* Blocks of 64: a prefix of 650 tokens has 10 whole ones. */
+Test(backends_tpu_sim_engine, a_group_s_prefix_is_computed_once) {
+    struct rig r;
+    rig_open(&r, "chips=1 block_size=64 kv_blocks=60 prefix_cache=on");
+    submit(&r, of_group(plain(0, 1000, 8), 5, 650));
+    run_dry(&r);
+    cr_assert(eq(i64, detail(&r, "counters", "idle_blocks"), 10), "without a reader, but there");
+    submit(&r, of_group(plain(1, 1000, 8), 5, 650));
+    submit(&r, of_group(plain(2, 700, 8), 5, 650));
+    submit(&r, of_group(plain(3, 1000, 8), 6, 650));  /* another group */
+    submit(&r, of_group(plain(4, 1000, 8), 5, 0));    /* no group */
+    submit(&r, of_group(plain(5, 600, 8), 5, 599));   /* cut to its prompt: as any other */
+    run_dry(&r);
+    cr_assert(eq(sz, count(r.log, EVENT_USAGE, UINT64_MAX), 2));
+    cr_assert(eq(i64, find(r.log, EVENT_USAGE, 1)->a, 640));
+    cr_assert(eq(i64, find(r.log, EVENT_USAGE, 2)->a, 640));
+    cr_assert(eq(i64, detail(&r, "counters", "cached_tokens"), 1280));
+    cr_assert(eq(i64, detail(&r, "counters", "idle_blocks"), 20));
+    cr_assert(eq(i64, detail(&r, "counters", "free_blocks"), 40));
+
+    /* 50 blocks: the group that was used longer ago gives way whole */
+    submit(&r, of_group(plain(6, 700, 1), 5, 650));
+    run_dry(&r);
+    submit(&r, plain(7, 3100, 1)); /* 49 blocks */
+    run_dry(&r);
+    cr_assert(eq(i64, detail(&r, "counters", "idle_blocks"), 10));
+    submit(&r, of_group(plain(8, 700, 1), 5, 650));
+    submit(&r, of_group(plain(9, 700, 1), 6, 650));
+    run_dry(&r);
+    cr_assert(eq(i64, find(r.log, EVENT_USAGE, 8)->a, 640));
+    cr_assert(eq(sz, count(r.log, EVENT_USAGE, 9), 0));
+    rig_close(&r);
+}
+
+/* A session's own blocks stand behind its group's: both hit, 640 and 896 - 640. */
+Test(backends_tpu_sim_engine, a_session_in_a_group_keeps_what_is_behind_the_prefix) {
+    struct rig r;
+    rig_open(&r, "chips=1 block_size=64 prefix_cache=on");
+    submit(&r, of_group(turn(0, 1, 900, 20, 0, false), 5, 650));
+    submit(&r, of_group(turn(1, 2, 900, 20, 0, false), 5, 650)); /* beside it: computes its own */
+    run_dry(&r);
+    submit(&r, of_group(turn(2, 1, 1000, 20, 920, true), 5, 650));
+    submit(&r, of_group(turn(3, 2, 1000, 20, 920, true), 5, 650));
+    submit(&r, of_group(turn(4, 3, 1000, 20, 0, true), 5, 650));
+    run_dry(&r);
+    cr_assert(eq(sz, count(r.log, EVENT_USAGE, 0), 0));
+    cr_assert(eq(i64, find(r.log, EVENT_USAGE, 2)->a, 896)); /* 919 computed: 14 whole blocks */
+    cr_assert(eq(i64, find(r.log, EVENT_USAGE, 3)->a, 896));
+    cr_assert(eq(i64, find(r.log, EVENT_USAGE, 4)->a, 640));
+    cr_assert(eq(i64, detail(&r, "counters", "idle_blocks"), 10));
+    cr_assert(eq(i64, detail(&r, "counters", "free_blocks"), detail(&r, "engine", "kv_blocks") - 10));
+    rig_close(&r);
+}
+
+/* Two branches of a session have a context each. */
+Test(backends_tpu_sim_engine, branches_do_not_take_each_other_s_context) {
+    struct rig r;
+    rig_open(&r, "chips=1 block_size=64 prefix_cache=on");
+    struct request other = turn(1, 1, 640, 10, 0, false);
+    other.branch = 1;
+    submit(&r, turn(0, 1, 1000, 24, 0, false));
+    submit(&r, other);
+    run_dry(&r);
+    other = turn(3, 1, 700, 10, 650, true);
+    other.branch = 1;
+    submit(&r, turn(2, 1, 1524, 10, 1024, true));
+    submit(&r, other);
+    run_dry(&r);
+    cr_assert(eq(i64, find(r.log, EVENT_USAGE, 2)->a, 960));
+    cr_assert(eq(i64, find(r.log, EVENT_USAGE, 3)->a, 640));
+    rig_close(&r);
+}
+
+Test(backends_tpu_sim_engine, groups_under_pressure_conserve_blocks) {
+    struct rig r;
+    rig_open(&r, "chips=1 block_size=32 kv_blocks=90 max_seqs=8 prefix_cache=on");
+    struct rng g;
+    rng_seed(&g, 9);
+    enum { N = 400 };
+    struct completion c[8];
+    bool first[N] = {0};
+    uint32_t context[N] = {0};
+    int open = 0, done = 0;
+    for (uint64_t id = 0; done < N;) {
+        while (open < 12 && id < N) {
+            /* an even id's session goes on with the next id, once it has ended */
+            bool second = id % 2 && first[id - 1];
+            if (id % 2 && !second)
+                break;
+            uint64_t session = id / 2;
+            uint32_t before = second ? context[id - 1] : 0;
+            uint32_t isl = (second ? before + 1 : 330) + (uint32_t)rng_below(&g, 400),
+                     osl = 1 + (uint32_t)rng_below(&g, 20);
+            submit(&r, of_group(turn(id, session, isl, osl, before, second), session % 5, 300));
+            context[id++] = isl + osl;
+            open++;
+        }
+        int n = wait_until(&r, INT64_MAX, c, 8);
+        for (int i = 0; i < n; i++)
+            first[c[i].request] = true;
+        open -= n;
+        done += n;
+    }
+    event_sink_flush(&r.log->sink);
+    cr_assert(eq(sz, count(r.log, EVENT_DONE, UINT64_MAX), N));
+    cr_assert(gt(sz, count(r.log, EVENT_USAGE, UINT64_MAX), N / 4));
+    cr_assert(gt(i64, detail(&r, "counters", "evictions"), 0));
+    cr_assert(eq(i64, detail(&r, "counters", "free_blocks") + detail(&r, "counters", "idle_blocks"), 90));
+    cr_assert(eq(i64, detail(&r, "counters", "idle_blocks") % 9, 0), "groups of 300 / 32 blocks");
+    rig_close(&r);
+}
+
 /* ---- opening ---- */
 
 Test(backends_tpu_sim_engine, what_does_not_fit_says_how_many_chips_would) {
