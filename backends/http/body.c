@@ -16,7 +16,7 @@ enum { ID_LOW = 10000, ID_SPAN_MAX = 65536, VOCAB_UNKNOWN = 32000 };
 /* Common English words of three to five letters: with the space before it, each is one token in the
  * vocabularies of the large models, but no vocabulary promises it. */
 // clang-format off
-static const char words[256][6] = {
+static const char *const common_words[256] = {
     "able",  "about", "above", "after", "again", "age",   "ago",   "air",   "all",   "alone",
     "along", "also",  "among", "and",   "any",   "apple", "area",  "arm",   "army",  "art",
     "ask",   "away",  "baby",  "back",  "bad",   "ball",  "bank",  "bar",   "base",  "bed",
@@ -45,6 +45,7 @@ static const char words[256][6] = {
     "law",   "lay",   "lead",  "leaf",  "learn", "least",
 };
 // clang-format on
+const struct body_words body_common_words = {common_words, 256};
 
 /* Four 16-bit draws a 64-bit hash of (seed, block of four positions). */
 static uint64_t block_hash(uint64_t content_seed, uint32_t block) {
@@ -61,8 +62,13 @@ uint32_t body_token_id(const struct body_template *t, uint64_t content_seed, uin
     return t->id_low + (uint32_t)((uint64_t)draw * t->id_count >> 16);
 }
 
-const char *body_word(uint64_t content_seed, uint32_t position) {
-    return words[lane(block_hash(content_seed, position / 4), position) >> 8];
+const char *body_word(const struct body_words *w, uint64_t content_seed, uint32_t position) {
+    uint32_t draw = lane(block_hash(content_seed, position / 4), position);
+    return w->word[(uint64_t)draw * w->count >> 16];
+}
+
+uint32_t body_text_end(uint32_t from, uint32_t to, uint32_t overhead) {
+    return to > from + overhead ? to - overhead : to > from ? from + 1 : to;
 }
 
 void body_put_escaped(struct buf *out, const char *s) {
@@ -161,21 +167,21 @@ void body_put_ids(const struct body_template *t, const struct request *r, uint64
     out->n += (size_t)(p - 1 - start);
 }
 
-void body_put_words(const struct request *r, uint64_t salt, uint32_t from, uint32_t to,
-                    struct buf *out) {
+void body_put_words(const struct body_words *w, const struct request *r, uint64_t salt, uint32_t from,
+                    uint32_t to, struct buf *out) {
     if (from >= to)
         return;
-    char *start = buf_reserve(out, (size_t)(to - from) * sizeof words[0] + 2), *p = start;
+    char *start = buf_reserve(out, (size_t)(to - from) * (BODY_WORD_BYTES + 1) + 2), *p = start;
     if (!start)
         return;
     for (uint32_t i = from; i < to;) {
         struct run run = run_at(r, salt, i, to);
         for (uint32_t j = 0; j < run.count; j++) {
-            const char *w = body_word(run.seed, run.at + j);
-            size_t n = strlen(w);
+            const char *word = body_word(w, run.seed, run.at + j);
+            size_t n = strlen(word);
             if (i + j > from)
                 *p++ = ' ';
-            memcpy(p, w, n);
+            memcpy(p, word, n);
             p += n;
         }
         i += run.count;
@@ -212,7 +218,7 @@ int body_build(const struct body_template *t, const struct request *r, struct bu
     else if (t->ids)
         body_put_ids(t, r, 0, 0, r->isl, out);
     else
-        body_put_words(r, 0, 0, r->isl, out);
+        body_put_words(t->words, r, 0, 0, body_text_end(0, r->isl, t->overhead.first), out);
     buf_puts(out, ids ? "]" : messages ? "\"}]" : "\"");
     return body_end(t, r->osl, out, e);
 }
@@ -269,7 +275,9 @@ int body_template_init(struct body_template *t, const struct body_options *o, st
     const struct protocol *p = o->protocol;
     *t = (struct body_template){.protocol = p,
                                 .ids = !p->messages && !o->text,
-                                .min_tokens = o->fields & FIELD_MIN_TOKENS};
+                                .min_tokens = o->fields & FIELD_MIN_TOKENS,
+                                .words = o->words ? o->words : &body_common_words,
+                                .overhead = o->overhead};
     struct buf head, middle, minimum, tail;
     struct buf *all[] = {&head, &middle, &minimum, &tail};
     for (size_t i = 0; i < 4; i++)

@@ -101,6 +101,14 @@ const struct option http_options_table[] = {
      .help = "against prefix caches: other leading tokens in each request or session"},
     {"session_header", OPT_STR, AT(session_header),
      .help = "header that names the session, for sticky routing, such as X-Session-ID"},
+    {"tokenizer", OPT_STR, AT(tokenizer),
+     .help = "the model's tokenizer.json, or its folder: counts answers, makes text prompts of exact "
+             "length"},
+    {"chat_template", OPT_STR, AT(chat_template),
+     .help = "family whose template the server puts around messages, or off; default: as beside the "
+             "tokenizer"},
+    {"count", OPT_ENUM, AT(count), .choices = count_names, .def = "auto",
+     .help = "output tokens: by the first of these that a request gives; auto: in this order"},
     {"verify_length", OPT_ENUM, AT(verify_length), .choices = verifies, .def = "on",
      .help = "output length against what was asked: on = counted in the details, fail = the "
              "request fails"},
@@ -338,7 +346,7 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
         goto out;
     }
     if ((rc = check_file_limit(args->max_in_flight, e)) || (rc = headers_make(h, e)) ||
-        (rc = route_resolve(h, e)) || (rc = route_probe(h, e)))
+        (rc = count_open(h, e)) || (rc = route_resolve(h, e)) || (rc = route_probe(h, e)))
         goto out;
     const struct body_options body = {
         .protocol = h->protocol,
@@ -352,6 +360,8 @@ static int http_open(const struct backend_open_args *args, struct backend **out,
         .vocab = o->vocab                                      ? o->vocab
                  : args->workload && args->workload->has_model ? args->workload->model.vocab
                                                                : 0,
+        .words = h->tokens.words.count ? &h->tokens.words : NULL,
+        .overhead = h->tokens.overhead,
     };
     const struct talk_options talk = {o->salt, o->history_bytes};
     talk_init(&h->talk, &talk);
@@ -388,6 +398,7 @@ static void http_close(struct backend *b) {
     free(h->ready);
     talk_release(&h->talk);
     body_template_release(&h->body);
+    count_close(h);
     free(h->waiting);
     free(h->buckets);
     route_release(h);
@@ -520,15 +531,26 @@ static json_t *describe_counts(const struct http_counts *k) {
     return o;
 }
 
+static int64_t count_total(const struct http *h) {
+    int64_t n = 0;
+    for (int i = 0; i < COUNT_METHODS; i++)
+        n += h->tokens.by[i];
+    return n;
+}
+
 /* What a reader of the numbers must know. */
 static json_t *describe_warnings(const struct http *h) {
     json_t *w = json_array();
     const struct http_counts *k = &h->counts;
-    if (k->without_usage)
+    if (h->tokens.by[COUNT_EVENTS] && h->o.count != COUNT_EVENTS)
         json_array_append_new(
-            w, json_sprintf(
-                   "%lld requests came without usage: their output tokens are their token events",
-                   (long long)k->without_usage));
+            w, json_sprintf("%lld requests came without usage: their output tokens are their token events",
+                            (long long)h->tokens.by[COUNT_EVENTS]));
+    int asked = h->o.count;
+    if (asked != COUNT_AUTO && h->tokens.by[asked] < count_total(h))
+        json_array_append_new(
+            w, json_sprintf("%lld requests could not be counted by %s, as asked: see counted_by",
+                            (long long)(count_total(h) - h->tokens.by[asked]), count_names[asked]));
     if (k->usage_beyond_asked)
         json_array_append_new(
             w, json_sprintf("%lld requests came with usage beyond both the tokens that were asked and those "
@@ -611,6 +633,9 @@ static int http_describe(struct backend *b, struct backend_info *info, struct er
     json_object_set(d, "models", first->model_ids);
     json_object_set_new(d, "endpoints", route_describe(h));
     json_object_set_new(d, "libcurl", json_string(curl_version()));
+    json_t *tokenizer = count_describe(h);
+    if (tokenizer)
+        json_object_set_new(d, "tokenizer", tokenizer);
     if (!d)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
     info->details = d;
@@ -621,6 +646,7 @@ static json_t *http_observe(struct backend *b) {
     struct http *h = (struct http *)b;
     json_t *d = json_object(), *warnings = describe_warnings(h);
     json_object_set_new(d, "counts", describe_counts(&h->counts));
+    json_object_set_new(d, "counted_by", count_observe(h));
     if (json_array_size(warnings))
         json_object_set(d, "warnings", warnings);
     json_decref(warnings);

@@ -4,6 +4,7 @@
 #define BACKENDS_HTTP_HTTP_INTERNAL_H
 
 #include "backends/backend.h"
+#include "backends/http/answer.h"
 #include "backends/http/body.h"
 #include "backends/http/endpoint.h"
 #include "backends/http/loop.h"
@@ -35,8 +36,14 @@ struct http_options {
     int salt;
     const char *session_header;
     int64_t history_bytes;
+    const char *tokenizer, *chat_template;
+    int count; /* enum count_method, or COUNT_AUTO */
 };
 extern const struct option http_options_table[];
+
+/* How the output tokens of a request were counted, in the order of preference of COUNT_AUTO. */
+enum count_method { COUNT_USAGE, COUNT_IDS, COUNT_TOKENIZER, COUNT_EVENTS, COUNT_METHODS };
+enum { COUNT_AUTO = COUNT_METHODS };
 
 /* Time limits of a request. Each kind has one duration for all requests, so its list, appended at
  * the tail, stays sorted by deadline. */
@@ -73,6 +80,7 @@ struct slot {
     struct slot_link timer[TIMER_COUNT];
     struct buf body;   /* what is sent */
     struct buf answer; /* MODE_BODY, MODE_ERROR */
+    struct answer text; /* of choice 0; kept only for a tokenizer to count */
     struct sse sse;
     char curl_error[CURL_ERROR_SIZE];
 
@@ -129,6 +137,21 @@ struct http_counts {
         without_sent;
 };
 
+struct tokenizer;
+struct tokenizer_work;
+
+/* Counting with a model's tokenizer; see count.c. All NULL without -o tokenizer. */
+struct http_tokens {
+    const struct tokenizer *tokenizer; /* shared by all threads */
+    struct tokenizer_work *work;
+    struct buf text; /* of the request that is being counted */
+    const char **word;
+    struct body_words words;
+    struct body_overhead overhead;
+    const char *chat; /* name of the chat template; NULL = none */
+    int64_t by[COUNT_METHODS], failed;
+};
+
 struct pending_token {
     const struct slot *slot; /* NULL = none */
     uint64_t read_number;
@@ -154,6 +177,7 @@ struct http {
     struct curl_slist *headers;
     struct body_template body;
     struct talk talk;
+    struct http_tokens tokens;
     struct loop loop;
     struct slot **slots;
     size_t nslots, cap_slots;
@@ -176,6 +200,17 @@ struct http {
 
 /* http.c */
 void http_easy_common(struct http *h, CURL *easy);
+
+/* count.c */
+extern const char *const count_names[]; /* by enum count_method, then auto */
+int count_open(struct http *h, struct err *e) MUST_USE;
+void count_close(struct http *h);
+bool count_keeps_text(const struct http *h); /* answers' texts are wanted */
+void count_take_text(struct slot *s, const struct scan *c);
+int64_t count_most(const struct slot *s); /* the largest usage that can be believed */
+int64_t count_output(struct slot *s, enum count_method *used); /* of a request that has ended well */
+json_t *count_describe(const struct http *h); /* NULL without a tokenizer */
+json_t *count_observe(const struct http *h); /* requests by method */
 
 /* headers.c */
 int headers_make(struct http *h, struct err *e) MUST_USE;

@@ -290,6 +290,10 @@ bool scan_nonempty(struct scanner *s, bool *any) {
     if (!scan_take_string(s, &raw, &escaped))
         return false;
     *any |= raw.n > 0;
+    if (raw.n && s->out->ntexts < SCAN_TEXTS_MAX)
+        s->out->text[s->out->ntexts++] = raw;
+    else if (raw.n)
+        s->out->text_lost = true;
     return true;
 }
 
@@ -426,7 +430,13 @@ static bool read_delta(struct scanner *s) {
     return scan_object_or_null(s, delta_keys);
 }
 
+/* Which choice it is: 0 wherever an event has one alone. */
+static bool read_index(struct scanner *s) {
+    return scan_count(s, &s->index);
+}
+
 static const struct key_row choice_keys[] = {
+    KEY("index", read_index),
     KEY("delta", read_delta),
     KEY("text", read_content),
     KEY("finish_reason", read_finish_reason),
@@ -448,8 +458,14 @@ static bool read_choices(struct scanner *s) {
     }
     s->out->flags |= SCAN_CHOICES;
     for (;;) {
+        unsigned before = s->out->ntexts;
+        s->index = 0;
         if (!scan_object(s, choice_keys))
             return false;
+        if (s->index && s->out->ntexts > before) { /* its text is another answer's */
+            s->out->ntexts = before;
+            s->out->text_lost = true;
+        }
         if (peek(s) == ']') {
             s->p++;
             return true;
@@ -610,6 +626,7 @@ static enum scan_result scan_openai(const char *p, size_t n, struct scan *out) {
     struct scanner s = {.p = p, .end = p + n, .out = out, .failure = SCAN_OK};
     if (!scan_object(&s, top_keys))
         return s.failure;
+    out->text_lost |= (out->flags & SCAN_TOOL_CALL) != 0;
     return scan_end(&s) ? SCAN_OK : SCAN_MALFORMED;
 }
 

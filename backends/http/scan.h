@@ -44,6 +44,8 @@ enum scan_flags {
     SCAN_SIMULATED = 1 << 9, /* system_fingerprint begins with "assay-sim/" or model with "sim/" */
 };
 
+enum { SCAN_TEXTS_MAX = 4 };
+
 struct scan {
     unsigned flags;
     int64_t token_ids; /* in all choices; -1: no such array (null counts as none) */
@@ -51,6 +53,11 @@ struct scan {
     int64_t prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens;
     int64_t written_tokens; /* SCAN_MESSAGES, where prompt_tokens counts neither these (newly cached) nor
                                cached_tokens */
+    /* Output text of choice 0 (content, reasoning, refusal) in the order of the event, as it stands there:
+     * the insides of JSON strings, borrowed from the event. Only the first ntexts are set. */
+    struct str text[SCAN_TEXTS_MAX];
+    unsigned ntexts;
+    bool text_lost; /* there is more of it, or output that is no text (a call), or other choices' */
 };
 
 enum scan_result {

@@ -233,6 +233,7 @@ bool scan_dom(enum scan_dialect d, const json_t *root, struct scan *out) {
     if (!json_is_object(root))
         return false;
     readers[d](root, out);
+    out->text_lost = out->flags & SCAN_OUTPUT; /* a tree's strings are not as they stood in the event */
     return true;
 }
 

@@ -8,6 +8,7 @@ struct scanner {
     const char *p, *end;
     struct scan *out;
     enum scan_result failure; /* why a function returned false */
+    int64_t index;            /* of the choice that is being read */
 };
 
 /* Readers return false with s->failure set. */
@@ -35,7 +36,7 @@ bool scan_take_string(struct scanner *s, struct str *raw, bool *escaped); /* at 
 bool scan_object(struct scanner *s, const struct key_row *rows);
 bool scan_object_or_null(struct scanner *s, const struct key_row *rows);
 bool scan_array_or_null(struct scanner *s, value_fn *element);
-bool scan_nonempty(struct scanner *s, bool *any); /* a string or null; raises *any */
+bool scan_nonempty(struct scanner *s, bool *any); /* a string or null of output; raises *any */
 bool scan_count(struct scanner *s, int64_t *out); /* >= 0, or null */
 bool scan_error(struct scanner *s);
 bool scan_model(struct scanner *s);

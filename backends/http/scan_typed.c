@@ -421,5 +421,8 @@ enum scan_result scan_typed(enum scan_dialect d, const char *p, size_t n, struct
     if (!scan_end(&t.s))
         return SCAN_MALFORMED;
     out->flags |= scan_resolve(t.type, &t.found);
+    if (!(out->flags & SCAN_OUTPUT)) /* what was read repeats what other events brought */
+        out->ntexts = 0, out->text_lost = false;
+    out->text_lost |= (out->flags & SCAN_TOOL_CALL) != 0;
     return SCAN_OK;
 }

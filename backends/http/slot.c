@@ -86,6 +86,7 @@ int slot_new(struct http *h, struct slot **out, struct err *e) {
     buf_init(&s->answer, (size_t)h->o.max_event_bytes);
     buf_reserve(&s->answer, h->o.stream ? SLOT_ERROR_BYTES : 65536);
     sse_init(&s->sse, (size_t)h->o.max_event_bytes);
+    answer_init(&s->text, 0, (size_t)h->o.max_event_bytes);
     CURL *c = s->easy;
     http_easy_common(h, c);
     stream_attach(s);
@@ -115,6 +116,7 @@ void slot_free(struct slot *s) {
     curl_easy_cleanup(s->easy);
     buf_release(&s->body);
     buf_release(&s->answer);
+    answer_release(&s->text);
     sse_release(&s->sse);
     free(s);
 }
@@ -174,6 +176,7 @@ static void put_session_header(struct slot *s, const struct request *r) {
 
 void slot_clear(struct slot *s) {
     buf_clear(&s->answer);
+    answer_clear(&s->text);
     sse_clear(&s->sse);
     s->curl_error[0] = '\0';
     s->out_bytes = 0;
@@ -210,6 +213,13 @@ static long upload_buffer(size_t body_bytes) {
     return body_bytes > SMALL ? LARGE : SMALL;
 }
 
+/* Bytes for an answer's text: its tokens, with what a server escapes. */
+static size_t text_room(const struct answer *a, uint32_t osl) {
+    enum { BYTES_PER_TOKEN = 24, BYTES_SPARE = 4096 };
+    size_t room = (size_t)osl * BYTES_PER_TOKEN + BYTES_SPARE;
+    return room < a->raw.max ? room : a->raw.max;
+}
+
 int slot_start(struct slot *s, const struct request *r, struct err *e) {
     struct http *h = s->h;
     int rc = talk_body(&h->talk, &h->body, r, &s->body, e);
@@ -218,6 +228,8 @@ int slot_start(struct slot *s, const struct request *r, struct err *e) {
     put_session_header(s, r);
     s->turn = talk_turn_of(r);
     slot_clear(s);
+    if (count_keeps_text(h)) /* before the clock starts; only very long tokens need more */
+        buf_reserve(&s->text.raw, text_room(&s->text, r->osl));
     s->active = true;
     s->request = r->id;
     s->isl = r->isl;

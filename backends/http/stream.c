@@ -136,22 +136,12 @@ static void take_usage(struct slot *s, const struct scan *c) {
     merge(&s->written_tokens, c->written_tokens);
 }
 
-/* The largest count of output tokens that can be believed: a server was told where to stop, and what
- * it sends beyond that can be counted here. Usage may be less: hidden tokens and several tokens an
- * event are honest, billions are not. */
-static int64_t most_output(const struct slot *s) {
-    int64_t most = s->osl;
-    if (s->token_events > most)
-        most = s->token_events;
-    return s->ids > most ? s->ids : most;
-}
-
 static void take_tokens(struct slot *s, const struct scan *c) {
     unsigned output = c->flags & (SCAN_CONTENT | SCAN_REASONING | SCAN_REFUSAL | SCAN_TOOL_CALL);
     /* Growth of cumulative usage. Usage that first shows up late is a total, not a step, unless the
      * event is the first output. */
     int64_t step = -1;
-    if (c->completion_tokens >= 0 && c->completion_tokens <= most_output(s) + 1) {
+    if (c->completion_tokens >= 0 && c->completion_tokens <= count_most(s) + 1) {
         if (s->cumulative >= 0)
             step = c->completion_tokens - s->cumulative;
         else if (s->token_events == 0 && output)
@@ -235,8 +225,11 @@ static void on_event(void *ctx, const struct sse_event *ev) {
     }
     if (c.flags & SCAN_FINISH)
         s->finish_seen = true;
-    if (c.flags & SCAN_CHOICES)
+    if (c.flags & SCAN_CHOICES) {
+        if (count_keeps_text(h))
+            count_take_text(s, &c);
         take_tokens(s, &c);
+    }
     if (c.flags & SCAN_END && !s->fail)
         take_end(s);
 }
@@ -500,6 +493,8 @@ static void end_of_body(struct slot *s) {
         return;
     }
     bool output = c.flags & (SCAN_CONTENT | SCAN_REASONING | SCAN_REFUSAL | SCAN_TOOL_CALL);
+    if (count_keeps_text(s->h))
+        count_take_text(s, &c);
     if (c.token_ids > 0)
         s->ids = c.token_ids;
     else
@@ -529,20 +524,6 @@ static void judge(struct slot *s, CURLcode code) {
         end_of_events(s);
     else
         end_of_body(s);
-}
-
-/* Output tokens: as the server counted (as far as that can be believed), else token ids, else one a
- * token event. */
-static int64_t count_output(struct slot *s, bool *exact) {
-    *exact = true;
-    if (s->completion_tokens > most_output(s))
-        return most_output(s);
-    if (s->completion_tokens >= 0)
-        return s->completion_tokens;
-    if (s->ids_complete && s->ids > 0)
-        return s->ids;
-    *exact = false;
-    return s->token_events ? s->token_events : 1;
 }
 
 /* Input tokens as the server counted them; 0: not given, or past all belief. Text may fall into
@@ -588,12 +569,14 @@ void slot_finish(struct slot *s, CURLcode code) {
     }
     if (s->waiting)
         retry_forget(s);
-    bool exact;
-    int64_t n = count_output(s, &exact);
+    enum count_method counted = COUNT_EVENTS;
+    int64_t n = s->fail ? 0 : count_output(s, &counted);
     if (!s->fail) {
+        bool exact = counted == COUNT_USAGE || counted == COUNT_IDS; /* the server's own number */
+        bool beyond = s->completion_tokens > count_most(s);
         h->counts.without_usage += s->completion_tokens < 0;
-        h->counts.usage_beyond_asked += s->completion_tokens > n;
-        if (exact && (n != s->osl || s->completion_tokens > n)) {
+        h->counts.usage_beyond_asked += beyond;
+        if (exact && (n != s->osl || beyond)) {
             h->counts.length_mismatch++;
             if (h->o.verify_length == VERIFY_FAIL)
                 fail(s, FAIL_LENGTH_MISMATCH, "", 0);
@@ -609,6 +592,7 @@ void slot_finish(struct slot *s, CURLcode code) {
             put(s, end_ns, EVENT_FAIL, s->fail, s->status);
     } else {
         int64_t in = count_input(s);
+        h->tokens.by[counted]++;
         if (s->cached_tokens > 0 || s->reasoning_tokens > 0)
             put(s, end_ns, EVENT_USAGE, part_of(s->cached_tokens, in ? in : s->isl),
                 part_of(s->reasoning_tokens, n));

@@ -120,10 +120,10 @@ static void put_comma(struct buf *out, size_t begin) {
         buf_putc(out, ',');
 }
 
-static void put_words(struct buf *out, const char *role, const struct request *r, uint32_t from,
-                      uint32_t to) {
+static void put_words(struct buf *out, const struct body_template *b, const char *role,
+                      const struct request *r, uint32_t from, uint32_t to) {
     buf_printf(out, "{\"role\":\"%s\",\"content\":\"", role);
-    body_put_words(r, 0, from, to, out);
+    body_put_words(b->words, r, 0, from, to, out);
     buf_puts(out, "\"}");
 }
 
@@ -132,8 +132,9 @@ static uint32_t common_of(const struct request *r) {
 }
 
 /* A prompt of no history. */
-static void put_prompt_messages(struct buf *out, const struct request *r) {
-    uint32_t from = 0;
+static void put_prompt_messages(struct buf *out, const struct body_template *b,
+                                const struct request *r) {
+    uint32_t from = 0, overhead = b->overhead.first;
     if (r->text) {
         buf_puts(out, "{\"role\":\"user\",\"content\":\"");
         body_put_escaped(out, r->text);
@@ -142,10 +143,11 @@ static void put_prompt_messages(struct buf *out, const struct request *r) {
     }
     if (r->common) {
         from = common_of(r);
-        put_words(out, "system", r, 0, from);
+        overhead = b->overhead.first_system;
+        put_words(out, b, "system", r, 0, from);
         buf_putc(out, ',');
     }
-    put_words(out, "user", r, from, r->isl);
+    put_words(out, b, "user", r, from, body_text_end(from, r->isl, overhead));
 }
 
 static void put_flat(struct buf *out, const struct body_template *b, const struct request *r,
@@ -159,12 +161,12 @@ static void put_flat(struct buf *out, const struct body_template *b, const struc
     else if (ids)
         body_put_ids(b, r, salt, 0, r->isl, out);
     else
-        body_put_words(r, 0, 0, r->isl, out);
+        body_put_words(b->words, r, 0, 0, body_text_end(0, r->isl, b->overhead.first), out);
     buf_putc(out, ids ? ']' : '"');
 }
 
-static void put_messages(struct buf *out, const struct talk *t, const struct history *k,
-                         const struct request *r) {
+static void put_messages(struct buf *out, const struct talk *t, const struct body_template *b,
+                         const struct history *k, const struct request *r) {
     buf_putc(out, '[');
     if (k) {
         put_salted(out, t, r, k->text.p, k->text.n);
@@ -173,7 +175,7 @@ static void put_messages(struct buf *out, const struct talk *t, const struct his
     } else {
         size_t at = out->n;
         uint64_t salt = salt_of(t, r);
-        put_prompt_messages(out, r);
+        put_prompt_messages(out, b, r);
         size_t begin = salt && !out->failed ? content_at(out->p + at, out->n - at) : 0;
         if (begin) { /* into what was just written */
             char mark[40];
@@ -193,27 +195,33 @@ static void put_messages(struct buf *out, const struct talk *t, const struct his
 
 /* Brings k to r's prompt: what r shares with it stays, the answer to the turn before follows (in
  * tokens, whatever the prompt goes on with there), then what is new. */
-static int extend(struct talk *t, struct history *k, const struct request *r, struct err *e) {
+static int extend(struct talk *t, const struct body_template *b, struct history *k,
+                  const struct request *r, struct err *e) {
     struct histories *h = &t->histories;
     uint32_t have = history_tokens(k);
     int rc = 0;
     if (have && have < r->shared) {
         buf_putc(&k->text, ',');
-        put_words(&k->text, "assistant", r, have, r->shared);
+        put_words(&k->text, b, "assistant", r, have, r->shared);
         rc = history_end_message(h, k, r->shared, e);
     } else if (have > r->shared) {
         history_cut(h, k, r->shared);
     }
     have = history_tokens(k);
+    /* tokens that the server's template adds are part of the prompt, too */
+    uint32_t overhead = !have                                   ? b->overhead.first
+                        : !r->common || have > common_of(r) ? b->overhead.turn
+                                                                : b->overhead.first_system;
     if (!rc && !have && r->common) {
         have = common_of(r);
-        put_words(&k->text, "system", r, 0, have);
+        overhead = b->overhead.first_system;
+        put_words(&k->text, b, "system", r, 0, have);
         rc = history_end_message(h, k, have, e);
     }
     if (rc)
         return rc;
     put_comma(&k->text, 0);
-    put_words(&k->text, "user", r, have, r->isl);
+    put_words(&k->text, b, "user", r, have, body_text_end(have, r->isl, overhead));
     return history_end_message(h, k, r->isl, e);
 }
 
@@ -274,7 +282,7 @@ int talk_body(struct talk *t, const struct body_template *b, const struct reques
     struct history *k = NULL;
     int rc = check_tools(b, r, e);
     if (rc || (b->protocol->messages && (rc = find_history(t, r, &k, e))) ||
-        (k && (rc = extend(t, k, r, e))))
+        (k && (rc = extend(t, b, k, r, e))))
         return rc;
     if (t->histories.bytes > t->o.history_max_bytes)
         return err_set(e, ASSAY_EENV,
@@ -284,7 +292,7 @@ int talk_body(struct talk *t, const struct body_template *b, const struct reques
     body_begin(b, out);
     size_t at = out->n;
     if (b->protocol->messages)
-        put_messages(out, t, k, r);
+        put_messages(out, t, b, k, r);
     else
         put_flat(out, b, r, salt_of(t, r));
     if (b->protocol->system_apart)
