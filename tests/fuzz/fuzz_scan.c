@@ -8,6 +8,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 
+/* Spans are of the event; there are some, or a loss is told, where and only where it carries output. */
+static void check_spans(const struct scan *c, const char *p, size_t n) {
+    const unsigned text = SCAN_CONTENT | SCAN_REASONING | SCAN_REFUSAL;
+    if (c->ntexts > SCAN_TEXTS_MAX || (c->ntexts && !(c->flags & (text | SCAN_TOOL_CALL))) ||
+        (c->flags & text && !c->ntexts && !c->text_lost) || (c->flags & SCAN_TOOL_CALL && !c->text_lost))
+        abort();
+    for (unsigned i = 0; i < c->ntexts; i++)
+        if (c->text[i].p <= p || c->text[i].n == 0 || c->text[i].n >= n || c->text[i].p + c->text[i].n >= p + n ||
+            c->text[i].p[-1] != '"' || c->text[i].p[c->text[i].n] != '"')
+            abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n) {
     enum scan_dialect d = SCAN_OPENAI;
     if (n && *p > 0 && *p < SCAN_DIALECTS) {
@@ -26,6 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n) {
         if (r == SCAN_MALFORMED)
             abort();
         if (r == SCAN_OK) {
+            check_spans(&fast, copy, n);
             if (!scan_dom(d, root, &tree) || fast.flags != tree.flags ||
                 fast.token_ids != tree.token_ids || fast.prompt_tokens != tree.prompt_tokens ||
                 fast.completion_tokens != tree.completion_tokens ||
