@@ -482,7 +482,7 @@ Test(hlo, errors_say_where_and_what) {
         {"c { p = f32[2x3] parameter(0) }", "t.hlo:1:14: expected ',' or ']', found 'x3'"},
         {"c { p = f32[99999999999999999999] parameter(0) }",
          "expected an integer of at most 64 bits"},
-        {"c { p = f32[4294967296,4294967296] parameter(0) }", "fewer than 2^63 bits"},
+        {"c { p = f32[4294967296,4294967296] parameter(0) }", "fewer than 2^63 bytes"},
         {"c { p = f32[2]{1} parameter(0) }", "expected a layout of the 1 dimensions, each once"},
         {"c { p = f32[2,3]{1} parameter(0) }", "expected a layout of 2 dimensions, found 1"},
         {"c { p = f32[2,3]{0,0} parameter(0) }",

@@ -250,6 +250,21 @@ static bool check_square(struct parser *p, const struct hlo_module *m,
     return check_first(p, c, i, at);
 }
 
+/* X-start without a wrapped computation stands for X, with the second element of its shape. */
+static bool check_start(struct parser *p, const struct hlo_module *m,
+                        const struct hlo_computation *c, const struct hlo_instr *i,
+                        const char *at) {
+    struct hlo_instr plain = *i;
+    if (hlo_callee(c, i, HLO_KEY_CALLS) != UINT32_MAX)
+        return true;
+    plain.opcode = (uint16_t)hlo_instr_wrapped(m, c, i);
+    if (plain.opcode == HLO_ASYNC_START)
+        return parse_fail(p, at, "expected the attribute 'calls' of 'async-start'");
+    if (plain.shape->dtype == HLO_TUPLE_TYPE && plain.shape->nelements > 1)
+        plain.shape = plain.shape->elements[1];
+    return check_instr(p, m, c, &plain, at);
+}
+
 typedef bool check_fn(struct parser *p, const struct hlo_module *m, const struct hlo_computation *c,
                       const struct hlo_instr *i, const char *at);
 
@@ -278,7 +293,7 @@ static check_fn *const checks[HLO_OPCODE_COUNT] = {
     [HLO_COLLECTIVE_REDUCE] = check_collective,
     [HLO_RAGGED_ALL_TO_ALL] = check_collective,
     [HLO_REDUCE_SCATTER] = check_collective,
-    [HLO_ASYNC_START] = check_collective,
+    [HLO_ASYNC_START] = check_start,
 };
 
 bool check_instr(struct parser *p, const struct hlo_module *m, const struct hlo_computation *c,

@@ -1,11 +1,11 @@
 /* XLA's HLO text, read: a file of modules, a module of computations, a computation of instructions.
  *
  * A reader in one pass over the mapped text. Operands are indices, calls are indices of
- * computations, shapes are shared (equal text, one shape); attributes stay slices of the text and are
- * decoded by the functions below, where they are used. All storage is one arena that dies with the
- * file, so every pointer and `struct str` here lives as long as `struct hlo_file`.
- * Instruction names are per computation; computations stand before their callers, so a callee's index
- * is always less than its caller's.
+ * computations, shapes are shared (equal text, one shape); attributes stay slices of the text and
+ * are decoded by the functions below, where they are used. All storage is one arena that dies with
+ * the file, so every pointer and `struct str` here lives as long as `struct hlo_file`. Instruction
+ * names are per computation; computations stand before their callers, so a callee's index is always
+ * less than its caller's.
  *
  * Grammar: openxla/xla `xla/hlo/parser`; element sizes and layouts: `xla/shape_util.cc`,
  * `docs/tiled_layout.md`. */
@@ -52,22 +52,22 @@ enum hlo_dtype {
 #define HLO_UNKNOWN_COUNT INT64_C(-1)
 
 struct hlo_shape {
-    uint8_t dtype;         /* enum hlo_dtype */
-    uint8_t rank;          /* of an array */
-    uint8_t element_bits;  /* from the layout's E(n); 0: as the type says */
-    uint8_t has_layout;    /* minor_to_major was written */
-    uint16_t depth;        /* levels of tuples */
-    int32_t memory_space;  /* from S(n): raw, its meaning is the target's; 0: default */
-    uint32_t nelements;    /* of a tuple or buffer */
-    uint32_t leaves;       /* arrays in it, at any depth; 1 for an array */
-    uint64_t bounded;      /* bit i: dimension i was written `<=n`; dims[i] is n */
-    const int64_t *dims;   /* rank; -1 for `?` */
+    uint8_t dtype;                 /* enum hlo_dtype */
+    uint8_t rank;                  /* of an array */
+    uint8_t element_bits;          /* from the layout's E(n); 0: as the type says */
+    uint8_t has_layout;            /* minor_to_major was written */
+    uint16_t depth;                /* levels of tuples */
+    int32_t memory_space;          /* from S(n): raw, its meaning is the target's; 0: default */
+    uint32_t nelements;            /* of a tuple or buffer */
+    uint32_t leaves;               /* arrays in it, at any depth; 1 for an array */
+    uint64_t bounded;              /* bit i: dimension i was written `<=n`; dims[i] is n */
+    const int64_t *dims;           /* rank; -1 for `?` */
     const uint8_t *minor_to_major; /* rank; fastest first; row major where none was written */
     const struct hlo_shape *const *elements;
-    int64_t count;         /* elements of an array; of a tuple: of all its leaves */
-    int64_t bytes;         /* of an array; of a tuple: of all its leaves. No tile padding */
-    struct str text;       /* as written */
-    struct str layout;     /* the properties after ':', or empty */
+    int64_t count;     /* elements of an array; of a tuple: of all its leaves */
+    int64_t bytes;     /* of an array; of a tuple: of all its leaves. No tile padding */
+    struct str text;   /* as written */
+    struct str layout; /* the properties after ':', or empty */
 };
 
 /* Attribute keys that somebody decodes; the callee keys name computations. */
@@ -122,8 +122,8 @@ enum hlo_instr_flag {
 
 struct hlo_instr {
     const struct hlo_shape *shape;
-    int64_t value;             /* parameter number, tuple index, scalar integer constant */
-    uint32_t name_at, name_n;  /* in the text; name_n = 0: anonymous, name_at is its place */
+    int64_t value;            /* parameter number, tuple index, scalar integer constant */
+    uint32_t name_at, name_n; /* in the text; name_n = 0: anonymous, name_at is its place */
     uint32_t operands, attrs, callees; /* where its own begin in the computation's arrays */
     uint32_t noperands;
     uint16_t nattrs, ncallees;
@@ -148,7 +148,7 @@ struct hlo_module {
     const struct hlo_attr *attrs;
     const struct hlo_computation *computations;
     uint32_t nattrs, n, entry;
-    bool has_header; /* without one the name is "module_<entry>" */
+    bool has_header;              /* without one the name is "module_<entry>" */
     int64_t replicas, partitions; /* 1 where the header does not say */
 };
 
@@ -162,10 +162,12 @@ struct hlo_file {
 };
 
 /* Maps and reads a file; several modules stand between lines `// -----`.
- * On success *out is returned, free with hlo_free. Errors: `name:line:column: expected …, found …`. */
+ * On success *out is returned, free with hlo_free. Errors: `name:line:column: expected …, found …`.
+ */
 int hlo_load(const char *path, struct hlo_file **out, struct err *e) MUST_USE;
 
-/* The same from memory; text[n] must be 0, and the text must outlive the file. name: for messages. */
+/* The same from memory; text[n] must be 0, and the text must outlive the file. name: for messages.
+ */
 int hlo_parse(const char *text, size_t n, const char *name, struct hlo_file **out,
               struct err *e) MUST_USE;
 void hlo_free(struct hlo_file *f);
@@ -229,8 +231,8 @@ int64_t hlo_alias_entries(const struct hlo_module *m);
 enum hlo_groups_form { HLO_GROUPS_ABSENT, HLO_GROUPS_LIST, HLO_GROUPS_IOTA, HLO_GROUPS_MESH };
 struct hlo_groups {
     enum hlo_groups_form form;
-    int64_t groups;          /* 0: none was listed, all participants are one group */
-    int64_t size, max_size;  /* of the first and of the largest group */
+    int64_t groups;         /* 0: none was listed, all participants are one group */
+    int64_t size, max_size; /* of the first and of the largest group */
     struct str text;
     /* IOTA and MESH: iota over dims, transposed by perm, cut into rows of size */
     int ndims;

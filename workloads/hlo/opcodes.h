@@ -12,7 +12,7 @@ enum hlo_class {
     HLO_CLASS_MOVE,           /* reads its operands, writes its result */
     HLO_CLASS_RELAYOUT,       /* a move, or nothing where the layouts agree: reshape, transpose */
     HLO_CLASS_FREE,           /* touches nothing */
-    HLO_CLASS_TUPLE,
+    HLO_CLASS_POINTERS,       /* a table of pointers to XLA, nothing to a machine */
     HLO_CLASS_DOT,
     HLO_CLASS_RAGGED_DOT,
     HLO_CLASS_CONVOLUTION,
@@ -129,7 +129,7 @@ enum hlo_class {
     X(MULTIPLY, "multiply", 2, 2, ELEMENTWISE) \
     X(NEGATE, "negate", 1, 1, ELEMENTWISE) \
     X(NOT, "not", 1, 1, ELEMENTWISE) \
-    X(OPT_BARRIER, "opt-barrier", 1, 1, MOVE) \
+    X(OPT_BARRIER, "opt-barrier", 1, 1, POINTERS) \
     X(OR, "or", 2, 2, ELEMENTWISE) \
     X(OUTFEED, "outfeed", 2, 2, OUTFEED) \
     X(PAD, "pad", 2, 2, MOVE) \
@@ -181,7 +181,7 @@ enum hlo_class {
     X(TOPK, "topk", 1, 1, TOPK) \
     X(TRANSPOSE, "transpose", 1, 1, RELAYOUT) \
     X(TRIANGULAR_SOLVE, "triangular-solve", 2, 2, TRIANGULAR_SOLVE) \
-    X(TUPLE, "tuple", 0, -1, TUPLE) \
+    X(TUPLE, "tuple", 0, -1, POINTERS) \
     X(WHILE, "while", 1, 1, WHILE) \
     X(XOR, "xor", 2, 2, ELEMENTWISE)
 // clang-format on

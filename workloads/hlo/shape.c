@@ -11,7 +11,7 @@ enum {
 /* ---- building ---- */
 
 static bool array_counts(struct hlo_shape *s) {
-    int64_t count = 1, bits;
+    int64_t count = 1, bytes;
     for (int i = 0; i < s->rank; i++) {
         if (s->dims[i] < 0) {
             s->count = s->bytes = HLO_UNKNOWN_COUNT;
@@ -21,10 +21,13 @@ static bool array_counts(struct hlo_shape *s) {
             return false;
     }
     int64_t per = s->element_bits ? s->element_bits : hlo_dtype_bits[s->dtype];
-    if (__builtin_mul_overflow(count, per, &bits) || bits > INT64_MAX - 7)
+    /* eighths apart, so that what fits in bytes does not fail in bits */
+    if (__builtin_mul_overflow(count, per / 8, &bytes) ||
+        __builtin_add_overflow(bytes, count / 8 * (per % 8) + (count % 8 * (per % 8) + 7) / 8,
+                               &bytes))
         return false;
     s->count = count;
-    s->bytes = (bits + 7) / 8;
+    s->bytes = bytes;
     return true;
 }
 
@@ -46,7 +49,7 @@ const struct hlo_shape *shape_array(struct parser *p, const char *at, enum hlo_d
     s->dims = d;
     s->minor_to_major = order;
     if (!array_counts(s)) {
-        parse_fail(p, at, "expected a shape of fewer than 2^63 bits");
+        parse_fail(p, at, "expected a shape of fewer than 2^63 bytes");
         return NULL;
     }
     return s;
@@ -231,7 +234,7 @@ static const struct hlo_shape *parse_array(struct parser *p, enum hlo_dtype t) {
         if (!parse_layout(p, s))
             return NULL;
         if (!array_counts(s)) {
-            parse_fail(p, start, "expected a shape of fewer than 2^63 bits");
+            parse_fail(p, start, "expected a shape of fewer than 2^63 bytes");
             return NULL;
         }
     } else {
