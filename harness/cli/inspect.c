@@ -133,7 +133,7 @@ static int run_list(const struct inspect_args *a, struct arena *arena, struct er
 }
 
 static const char *const kind_names[] = {"auto",  "workload",  "trace", "chip", "model",
-                                         "rules", "tokenizer", NULL};
+                                         "rules", "tokenizer", "hlo",   NULL};
 
 // clang-format off
 static const struct option inspect_options[] = {
@@ -171,7 +171,7 @@ static int run_inspect(void *options, struct err *e) {
 const struct verb verb_inspect = {
     .name = "inspect",
     .usage = "[FILE|NAME]",
-    .summary = "what is in a workload, trace, model config, chip, rule pack or tokenizer",
+    .summary = "what is in a workload, trace, model config, chip, rule pack, tokenizer or HLO dump",
     .about = "Reads FILE, or the shipped definition of that NAME, as the harness would, and says what it "
              "found: a file that is accepted here is accepted by 'run'. The kind of a file is taken from "
              "its content.",

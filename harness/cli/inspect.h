@@ -16,6 +16,7 @@ enum inspect_kind {
     INSPECT_MODEL,
     INSPECT_RULES,
     INSPECT_TOKENIZER,
+    INSPECT_HLO,
 };
 
 /* name: a path, or the name of something that ships. text: what a tokenizer shall encode, or NULL; an

@@ -34,6 +34,16 @@ static const struct kind kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
+/* Files that are no JSON object, told by their name or head; none ships. */
+static const struct {
+    struct kind kind;
+    bool (*is)(const char *path);
+} text_kinds[] = {
+    {{INSPECT_HLO, "hlo", NULL, NULL, inspect_hlo}, inspect_is_hlo},
+    {{INSPECT_TRACE, "trace", NULL, NULL, inspect_trace}, inspect_is_trace},
+};
+enum { TEXT_KINDS = sizeof text_kinds / sizeof *text_kinds };
+
 /* A rule pack is its rules. */
 static int inspect_rules(const char *name, json_t *facts, struct err *e) {
     struct rule_pack *pack = NULL;
@@ -56,7 +66,8 @@ static const struct kind *kind_row(enum inspect_kind kind) {
     for (size_t i = 0; i < KINDS; i++)
         if (kinds[i].kind == kind)
             return &kinds[i];
-    return NULL;
+    /* a trace's format is taken from its content in any case */
+    return kind == INSPECT_HLO ? &text_kinds[0].kind : NULL;
 }
 
 static bool is_folder(const char *name) {
@@ -89,7 +100,6 @@ static int file_kind(const char *path, const struct kind **row, struct err *e) {
 }
 
 static int find_kind(const char *name, const struct kind **row, struct err *e) {
-    static const struct kind trace = {INSPECT_TRACE, "trace", NULL, NULL, inspect_trace};
     *row = NULL;
     if (!is_path(name) && access(name, F_OK)) {
         *row = shipped_kind(name);
@@ -104,10 +114,11 @@ static int find_kind(const char *name, const struct kind **row, struct err *e) {
         *row = kind_row(INSPECT_TOKENIZER);
         return 0;
     }
-    if (inspect_is_trace(name)) {
-        *row = &trace;
-        return 0;
-    }
+    for (size_t i = 0; i < TEXT_KINDS; i++)
+        if (text_kinds[i].is(name)) {
+            *row = &text_kinds[i].kind;
+            return 0;
+        }
     int rc = file_kind(name, row, e);
     if (!rc && !*row)
         rc = err_set(
