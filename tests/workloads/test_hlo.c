@@ -10,7 +10,7 @@
 
 #define CHECK(condition, ...) cr_assert(eq(int, !!(condition), 1), ##__VA_ARGS__)
 
-TestSuite(hlo, .timeout = 60);
+TestSuite(workloads_hlo, .timeout = 60);
 
 static struct hlo_file *read_text(const char *text) {
     struct hlo_file *f = NULL;
@@ -87,7 +87,7 @@ static const char corners[] =
     "  ROOT r = f32[2,3]{1,0} add(unknown, shapeless), frontend_attributes={kernel={\n \"x\" }}\n"
     "}\n";
 
-Test(hlo, corners_of_the_grammar) {
+Test(workloads_hlo, corners_of_the_grammar) {
     struct hlo_file *f = read_text(corners);
     cr_assert(eq(sz, f->nmodules, 1));
     const struct hlo_module *m = &f->modules[0];
@@ -146,7 +146,7 @@ Test(hlo, corners_of_the_grammar) {
 }
 
 /* What is printed reads back as the same, and prints the same. */
-Test(hlo, printing_is_a_fixed_point) {
+Test(workloads_hlo, printing_is_a_fixed_point) {
     struct buf once, twice;
     struct hlo_file *f = read_text(corners);
     print_all(f, &once);
@@ -177,7 +177,7 @@ Test(hlo, printing_is_a_fixed_point) {
 }
 
 /* No prefix crashes; one that is accepted ends where a computation does. */
-Test(hlo, every_prefix_ends_in_an_error) {
+Test(workloads_hlo, every_prefix_ends_in_an_error) {
     size_t n = sizeof corners - 1, accepted = 0;
     for (size_t k = 0; k < n; k++) {
         char *text = calloc(k + 1, 1); /* exactly that long, so that reading on is seen */
@@ -201,7 +201,7 @@ Test(hlo, every_prefix_ends_in_an_error) {
     CHECK(accepted >= 2 && accepted < 6, "%zu", accepted);
 }
 
-Test(hlo, entry_root_and_name_by_default) {
+Test(workloads_hlo, entry_root_and_name_by_default) {
     struct hlo_file *f = read_text("first { a = f32[] parameter(0) }\n"
                                    "second { b = f32[] parameter(0) c = f32[] negate(b) }\n");
     expect_str(f->modules[0].name, "module_second");
@@ -211,7 +211,7 @@ Test(hlo, entry_root_and_name_by_default) {
     hlo_free(f);
 }
 
-Test(hlo, several_modules) {
+Test(workloads_hlo, several_modules) {
     struct hlo_file *f =
         read_text("// RUN: it\n// -----\nHloModule a\nENTRY x { p = f32[] parameter(0) }\n"
                   "// -----\n// nothing\n// -----\n"
@@ -225,7 +225,7 @@ Test(hlo, several_modules) {
 }
 
 /* Bytes: published rules of xla/shape_util.cc; padding: docs/tiled_layout.md. */
-Test(hlo, bytes_of_shapes) {
+Test(workloads_hlo, bytes_of_shapes) {
     static const struct {
         const char *shape;
         int64_t bytes, padded;
@@ -265,7 +265,7 @@ Test(hlo, bytes_of_shapes) {
 }
 
 /* Shapes that follow from the operands. */
-Test(hlo, inferred_shapes) {
+Test(workloads_hlo, inferred_shapes) {
     static const struct {
         const char *op;
         unsigned dtype;
@@ -296,7 +296,7 @@ Test(hlo, inferred_shapes) {
     }
 }
 
-Test(hlo, opcodes_are_sorted_and_found) {
+Test(workloads_hlo, opcodes_are_sorted_and_found) {
     for (int op = 1; op < HLO_OPCODE_COUNT; op++) {
         const char *name = hlo_opcode_name(op);
         cr_assert(eq(int, hlo_opcode_find(name, strlen(name)), op), "%s", name);
@@ -308,7 +308,7 @@ Test(hlo, opcodes_are_sorted_and_found) {
     cr_assert(eq(int, hlo_opcode_find("added", 5), HLO_UNKNOWN));
 }
 
-Test(hlo, windows_and_labels) {
+Test(workloads_hlo, windows_and_labels) {
     struct hlo_window_dim w[4];
     struct hlo_dim_labels l;
     size_t n;
@@ -340,7 +340,7 @@ Test(hlo, windows_and_labels) {
 }
 
 /* Groups by hand: the ids, group by group. Iota and transpose: xla/hlo/ir/replica_group.cc. */
-Test(hlo, replica_groups) {
+Test(workloads_hlo, replica_groups) {
     static const struct {
         const char *text;
         int64_t groups, size, n, ids[16];
@@ -390,7 +390,7 @@ Test(hlo, replica_groups) {
 }
 
 /* Before partitioning, after, in between, and on one device. */
-Test(hlo, scope) {
+Test(workloads_hlo, scope) {
     static const struct {
         const char *header, *body;
         enum hlo_scope want;
@@ -439,7 +439,7 @@ static void expect_error(const char *text, size_t n, const char *want) {
     CHECK(strstr(e.text, want), "%s\nwant: %s\nfor: %.200s", e.text, want, text);
 }
 
-Test(hlo, errors_say_where_and_what) {
+Test(workloads_hlo, errors_say_where_and_what) {
     static const struct {
         const char *text, *want;
     } rows[] = {
@@ -580,7 +580,7 @@ Test(hlo, errors_say_where_and_what) {
 }
 
 /* The reader's depth ends before its stack does. */
-Test(hlo, recursion_is_bounded) {
+Test(workloads_hlo, recursion_is_bounded) {
     static const struct {
         const char *before, *repeat, *want;
     } rows[] = {
@@ -616,7 +616,7 @@ Test(hlo, recursion_is_bounded) {
 }
 
 /* Tuples of tuples without written shapes double at each step. */
-Test(hlo, inferred_tuples_are_bounded) {
+Test(workloads_hlo, inferred_tuples_are_bounded) {
     struct buf b;
     buf_init(&b, 1 << 20);
     buf_puts(&b, "c { t0 = f32[] parameter(0)\n");
@@ -628,7 +628,7 @@ Test(hlo, inferred_tuples_are_bounded) {
 }
 
 /* A zero inside the text is no end of it. */
-Test(hlo, bytes_of_any_value) {
+Test(workloads_hlo, bytes_of_any_value) {
     static const char text[] = "c { p = f32[] parameter(0), a=\"x\0y\\\"\"\0 }";
     expect_error(text, sizeof text - 1, "expected an instruction or '}', found");
     struct hlo_file *f = NULL;
@@ -637,7 +637,7 @@ Test(hlo, bytes_of_any_value) {
     hlo_free(f);
 }
 
-Test(hlo, files_that_are_none) {
+Test(workloads_hlo, files_that_are_none) {
     struct hlo_file *f = NULL;
     struct err e = {0};
     cr_assert(eq(int, hlo_load("/nonexistent/x.hlo", &f, &e), ASSAY_EINPUT));

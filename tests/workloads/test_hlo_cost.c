@@ -10,7 +10,7 @@
 
 #define CHECK(condition, ...) cr_assert(eq(int, !!(condition), 1), ##__VA_ARGS__)
 
-TestSuite(hlo_cost, .timeout = 60);
+TestSuite(workloads_hlo_cost, .timeout = 60);
 
 struct read {
     struct hlo_file *f;
@@ -178,7 +178,7 @@ static const struct row {
     {"f32[8,16] frobnicate(m)", 0, 0, 1024, -2, -2, -2},
 };
 
-Test(hlo_cost, ops_by_hand) {
+Test(workloads_hlo_cost, ops_by_hand) {
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         char text[4096];
         const struct row *w = &rows[k];
@@ -203,7 +203,7 @@ Test(hlo_cost, ops_by_hand) {
 }
 
 /* The closed form for convolutions against the definition: every tap, every output. */
-Test(hlo_cost, convolution_positions_by_brute_force) {
+Test(workloads_hlo_cost, convolution_positions_by_brute_force) {
     unsigned seed = 7;
     for (int round = 0; round < 3000; round++) {
         int v[8];
@@ -234,7 +234,7 @@ Test(hlo_cost, convolution_positions_by_brute_force) {
 }
 
 /* A TPU's dot: batch as a window (the spec's example, 2·4096·128·128·32 flops). */
-Test(hlo_cost, dot_written_as_convolution) {
+Test(workloads_hlo_cost, dot_written_as_convolution) {
     struct read r =
         analyse("e { x = bf16[128,4096,1] parameter(0) k = bf16[32,4096,128] parameter(1)\n"
                 "ROOT r = bf16[128,32,128] convolution(x, k), window={size=32 pad=31_31 "
@@ -246,7 +246,7 @@ Test(hlo_cost, dot_written_as_convolution) {
 
 /* Fusions: what goes in and out of memory. Bytes: the result, then each parameter as its users read
  * it, then constants that are arrays. */
-Test(hlo_cost, fusion_bytes) {
+Test(workloads_hlo_cost, fusion_bytes) {
     static const struct {
         const char *body, *call;
         int64_t flops, bytes;
@@ -287,7 +287,7 @@ Test(hlo_cost, fusion_bytes) {
 }
 
 /* Loops by their induction variable: condition, body, start; -1: not known. */
-Test(hlo_cost, trip_counts) {
+Test(workloads_hlo_cost, trip_counts) {
     static const struct {
         const char *condition, *body, *start, *config;
         int64_t trips;
@@ -374,7 +374,7 @@ Test(hlo_cost, trip_counts) {
 }
 
 /* Eight additions a round, three rounds within five; a scalar as the state. */
-Test(hlo_cost, nested_loops_multiply) {
+Test(workloads_hlo_cost, nested_loops_multiply) {
     struct read r = analyse(
         "ic { i = s32[] parameter(0) n = s32[] constant(3) ROOT r = pred[] compare(i, n), "
         "direction=LT }\n"
@@ -407,7 +407,7 @@ Test(hlo_cost, nested_loops_multiply) {
 }
 
 /* The dearest branch, property by property. */
-Test(hlo_cost, conditional_is_the_maximum) {
+Test(workloads_hlo_cost, conditional_is_the_maximum) {
     struct read r =
         analyse("x { p = f32[8] parameter(0) ROOT r = f32[8] add(p, p) }\n"
                 "y { p = f32[8] parameter(0) ROOT r = f32[8] exponential(p) }\n"
@@ -421,7 +421,7 @@ Test(hlo_cost, conditional_is_the_maximum) {
 }
 
 /* The three sorts of pairs: bytes once, on the start. */
-Test(hlo_cost, async_pairs_count_once) {
+Test(workloads_hlo_cost, async_pairs_count_once) {
     static const char *const pairs[] = {
         "s = (f32[8], f32[32]) all-gather-start(p), replica_groups={{0,1,2,3}}, dimensions={0}\n"
         "ROOT d = f32[32] all-gather-done(s)",
@@ -448,7 +448,7 @@ Test(hlo_cost, async_pairs_count_once) {
 }
 
 /* Section 4's table: 512 bytes, groups of 4 of 8 partitions. */
-Test(hlo_cost, traffic_of_collectives) {
+Test(workloads_hlo_cost, traffic_of_collectives) {
     static const struct {
         const char *op;
         int64_t payload, sent, steps, group;
@@ -495,7 +495,7 @@ static bool my_price(const struct hlo_call *call, struct hlo_cost *out) {
     return true;
 }
 
-Test(hlo_cost, custom_calls) {
+Test(workloads_hlo_cost, custom_calls) {
     static const struct {
         const char *call;
         int64_t flops, transcendentals, bytes, unknown;
@@ -575,7 +575,7 @@ Test(hlo_cost, custom_calls) {
 }
 
 /* Two dots of 2^62 flops do not fit; nor does a loop of them. */
-Test(hlo_cost, overflow_is_an_error) {
+Test(workloads_hlo_cost, overflow_is_an_error) {
     static const char *const texts[] = {
         "e { a = f32[1073741824,4] parameter(0) b = f32[4,536870912] parameter(1)\n"
         "c = f32[1073741824,536870912] dot(a, b), lhs_contracting_dims={1}, "
@@ -603,7 +603,7 @@ Test(hlo_cost, overflow_is_an_error) {
 }
 
 /* A size that is known only at run time makes the op unknown, not free. */
-Test(hlo_cost, unbounded_shapes_are_unknown) {
+Test(workloads_hlo_cost, unbounded_shapes_are_unknown) {
     struct read r = analyse("e { p = f32[?,8] parameter(0) ROOT r = f32[?,8] add(p, p) }");
     struct hlo_cost c = root_cost(&r, HLO_RULE_MODEL);
     cr_assert(eq(i64, c.v[HLO_FLOPS], 0));
@@ -612,7 +612,7 @@ Test(hlo_cost, unbounded_shapes_are_unknown) {
 }
 
 /* Each computation costs once however often and deeply it is called: 2^59 leaves, no recursion. */
-Test(hlo_cost, calls_are_memoised) {
+Test(workloads_hlo_cost, calls_are_memoised) {
     struct buf b;
     struct err e = {0};
     buf_init(&b, 1 << 20);

@@ -13,7 +13,7 @@
 #define CHECK(condition, ...) cr_assert(eq(int, !!(condition), 1), ##__VA_ARGS__)
 #define DATA "../shared/data/hlo/"
 
-TestSuite(hlo_data, .timeout = 120);
+TestSuite(workloads_hlo_data, .timeout = 120);
 
 static json_t *expected(void) {
     json_t *v = NULL;
@@ -196,7 +196,7 @@ static bool is_hlo(const json_t *v) {
     return format && !strncmp(format, "hlo", 3);
 }
 
-Test(hlo_data, files_have_the_expected_facts) {
+Test(workloads_hlo_data, files_have_the_expected_facts) {
     json_t *all = expected(), *v;
     size_t k, seen = 0;
     json_array_foreach(json_object_get(all, "files"), k, v) {
@@ -225,7 +225,7 @@ Test(hlo_data, files_have_the_expected_facts) {
 }
 
 /* A dump cut in a computation is refused, with its place; what stands before it can be read. */
-Test(hlo_data, truncated_file) {
+Test(workloads_hlo_data, truncated_file) {
     json_t *all = expected(), *v;
     size_t k, seen = 0;
     json_array_foreach(json_object_get(all, "files"), k, v) {

@@ -93,13 +93,14 @@ struct str hlo_instr_name(const struct hlo_module *m, const struct hlo_instr *i)
 
 bool hlo_attr(const struct hlo_module *m, const struct hlo_computation *c,
               const struct hlo_instr *i, enum hlo_key key, struct str *value) {
-    const struct hlo_attr *a = c->attrs + i->attrs;
-    for (uint16_t k = 0; k < i->nattrs; k++)
-        if (a[k].key == key) {
+    for (uint16_t k = 0; k < i->nattrs; k++) {
+        const struct hlo_attr *a = &c->attrs[i->attrs + k];
+        if (a->key == key) {
             if (value)
-                *value = (struct str){m->text + a[k].at, a[k].n};
+                *value = (struct str){m->text + a->at, a->n};
             return true;
         }
+    }
     return false;
 }
 

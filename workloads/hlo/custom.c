@@ -66,6 +66,8 @@ static json_t *config_json(struct str s) {
 /* "key = 64 : i64" in an MLIR dictionary. */
 static bool config_int(struct str s, const char *key, int64_t *v) {
     size_t n = strlen(key);
+    if (!s.n)
+        return false;
     for (const char *p = s.p, *end = s.p + s.n; p && p + n < end; p++) {
         p = memmem(p, (size_t)(end - p), key, n);
         if (!p)

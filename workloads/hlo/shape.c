@@ -285,14 +285,18 @@ static const char *quick_end(const char *at) {
         for (int depth = 0;; q++) {
             while (*q != '(' && *q != ')' && *q && *q != '/' && *q != '"')
                 q++;
-            if (*q == '(')
+            if (*q == '(') {
                 depth++;
-            else if (*q == ')' && !--depth)
-                return q + 1;
-            else if (*q == '/' && q[1] == '*')
-                return NULL; /* parsed each time; its elements are found again */
-            else if (*q != ')')
+            } else if (*q == ')') {
+                if (!--depth)
+                    return q + 1;
+            } else if (*q == '/' && q[1] == '*') {
+                q = strstr(q + 2, "*/");
+                if (!q++)
+                    return NULL;
+            } else {
                 return NULL;
+            }
         }
     }
     while (is(*q, CH_NAME))
@@ -412,6 +416,8 @@ bool hlo_shape_same(const struct hlo_shape *a, const struct hlo_shape *b) {
 
 /* The numbers of the first tile; '*' is -1. Returns how many, 0: no tile. */
 static int first_tile(const struct hlo_shape *s, int64_t *tile) {
+    if (!s->layout.n)
+        return 0;
     const char *p = s->layout.p, *end = p + s->layout.n;
     int n = 0;
     for (; p < end && *p != 'T'; p++)
