@@ -331,6 +331,24 @@ static int judge_status(const struct endpoint *ep, const struct probe *pr, long 
     return 0;
 }
 
+/* GET, and where it leads, as often as redirects are followed. */
+static CURLcode probe_perform(struct http *h, const struct endpoint *ep, CURL *c, struct probe *pr) {
+    for (int64_t hops = 0;; hops++) {
+        char *to = NULL;
+        bool same;
+        CURLcode code = curl_easy_perform(c);
+        if (code != CURLE_OK || hops >= h->o.redirects ||
+            curl_easy_getinfo(c, CURLINFO_REDIRECT_URL, &to) != CURLE_OK || !to ||
+            !redirect_allowed(ep->models_url, to, &same) ||
+            curl_easy_setopt(c, CURLOPT_URL, to) != CURLE_OK)
+            return code;
+        curl_easy_setopt(c, CURLOPT_HTTPHEADER, same ? h->headers : h->public_headers);
+        struct buf body = pr->body;
+        buf_clear(&body);
+        *pr = (struct probe){.body = body};
+    }
+}
+
 int endpoint_probe(struct http *h, struct endpoint *ep, struct err *e) {
     struct probe pr = {0};
     char text[CURL_ERROR_SIZE] = "";
@@ -351,7 +369,7 @@ int endpoint_probe(struct http *h, struct endpoint *ep, struct err *e) {
     curl_easy_setopt(c, CURLOPT_HEADERDATA, &pr);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, text);
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, (long)(h->o.timeout_connect_ns / 1000000) + 1);
-    CURLcode code = curl_easy_perform(c);
+    CURLcode code = probe_perform(h, ep, c, &pr);
     if (code == CURLE_OPERATION_TIMEDOUT) {
         curl_off_t sent = 0;
         curl_easy_getinfo(c, CURLINFO_PRETRANSFER_TIME_T, &sent);

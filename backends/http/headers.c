@@ -18,12 +18,22 @@ static void keep_secret(struct http *h, const char *p, size_t n) {
         buf_putc(&h->secrets, '\0');
 }
 
-static int add(struct http *h, const char *line, struct err *e) {
-    struct curl_slist *list = curl_slist_append(h->headers, line);
+static int append(struct curl_slist **to, const char *line, struct err *e) {
+    struct curl_slist *list = curl_slist_append(*to, line);
     if (!list)
         return err_set(e, ASSAY_ENOMEM, "out of memory");
-    h->headers = list;
+    *to = list;
     return 0;
+}
+
+static int add(struct http *h, const char *line, struct err *e) {
+    return append(&h->headers, line, e);
+}
+
+/* One of the backend's own, which any server may see. */
+static int add_public(struct http *h, const char *line, struct err *e) {
+    int rc = add(h, line, e);
+    return rc ? rc : append(&h->public_headers, line, e);
 }
 
 static int from_environment(const char *name, const char *option, const char **value,
@@ -173,16 +183,17 @@ static bool has_header(const struct http *h, const char *line) {
 
 int headers_make(struct http *h, struct err *e) {
     static const char *const fixed[] = {"Content-Type: application/json",
-                                        "Accept: text/event-stream, application/json",
-                                        "Expect:", "Accept-Encoding:"};
+                                        "Accept: text/event-stream, application/json", "Expect:"};
     char agent[256];
     int rc = 0;
     buf_init(&h->secrets, SECRETS_MAX_BYTES);
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed && !rc; i++)
-        rc = add(h, fixed[i], e);
+        rc = add_public(h, fixed[i], e);
+    if (!rc && !h->o.compression)
+        rc = add_public(h, "Accept-Encoding:", e); /* libcurl would ask for what it can decode */
     snprintf(agent, sizeof agent, "User-Agent: assay/%s", assay_version);
     if (!rc)
-        rc = add(h, agent, e);
+        rc = add_public(h, agent, e);
     if (!rc)
         rc = key(h, e);
     if (!rc && h->o.header)
@@ -193,7 +204,7 @@ int headers_make(struct http *h, struct err *e) {
         rc = from_file(h, h->o.header_file, e);
     for (const char *const *p = h->protocol->headers; *p && !rc; p++)
         if (!has_header(h, *p))
-            rc = add(h, *p, e);
+            rc = add_public(h, *p, e);
     return rc ? rc : buf_check(&h->secrets, "headers", e);
 }
 
@@ -201,6 +212,7 @@ void headers_release(struct http *h) {
     for (struct curl_slist *p = h->headers; p; p = p->next)
         explicit_bzero(p->data, strlen(p->data));
     curl_slist_free_all(h->headers);
+    curl_slist_free_all(h->public_headers);
     if (h->secrets.p)
         explicit_bzero(h->secrets.p, h->secrets.n);
     buf_release(&h->secrets);

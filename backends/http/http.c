@@ -74,6 +74,11 @@ const struct option http_options_table[] = {
      .help = "before the first retry when no Retry-After says; doubles with each"},
     {"retry_backoff_max", OPT_DURATION, AT(retry_backoff_max_ns), .min = 1e6, .max = 3.6e12,
      .def = "30s", .help = "where the doubling ends"},
+    {"redirects", OPT_I64, AT(redirects), .min = 0, .max = 20, .def = "0",
+     .help = "307 and 308 to follow in a row, as part of the latency; another origin gets no key and "
+             "no header of yours; else a redirect is a failure"},
+    {"compression", OPT_BOOL, AT(compression), .def = "off",
+     .help = "ask for compressed answers; what comes compressed is decoded in any case"},
     {"cancel_fraction", OPT_F64, AT(cancel_fraction), .min = 0, .max = 1, .def = "0",
      .help = "part of the requests that the client gives up while they stream"},
     {"cancel_tokens", OPT_I64, AT(cancel_tokens), .unit = "token events", .min = 1, .max = 1e9,
@@ -135,6 +140,8 @@ void http_easy_common(struct http *h, CURL *c) {
                      : h->endpoints[0].tls     ? (long)CURL_HTTP_VERSION_2TLS
                                                : (long)CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE);
     curl_easy_setopt(c, CURLOPT_TCP_NODELAY, 1L);
+    /* decodes what comes compressed, asked or not; headers.c decides whether it is asked for */
+    curl_easy_setopt(c, CURLOPT_ACCEPT_ENCODING, "");
     curl_easy_setopt(c, CURLOPT_PROXY, o->proxy ? o->proxy : "");
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, (long)(o->timeout_connect_ns / NS_PER_MS));
     curl_easy_setopt(c, CURLOPT_RESOLVE, h->resolve);
@@ -517,6 +524,8 @@ static const struct {
     {"not_streamed", offsetof(struct http_counts, not_streamed)},
     {"missing_final_blank_line", offsetof(struct http_counts, missing_final_blank_line)},
     {"unclean_close", offsetof(struct http_counts, unclean_close)},
+    {"redirected", offsetof(struct http_counts, redirected)},
+    {"compressed", offsetof(struct http_counts, compressed)},
     {"requests_without_sent_stamp", offsetof(struct http_counts, without_sent)},
 };
 
@@ -574,6 +583,15 @@ static json_t *describe_warnings(const struct http *h) {
         json_array_append_new(
             w, json_sprintf("%lld requests were answered in one piece: they have no first token",
                             (long long)k->not_streamed));
+    if (k->redirected)
+        json_array_append_new(
+            w, json_sprintf("%lld redirects were followed: their time is part of the latency",
+                            (long long)k->redirected));
+    if (k->compressed && !h->o.compression)
+        json_array_append_new(
+            w, json_sprintf("%lld answers came compressed though nobody asked for it: tokens may have "
+                            "waited in the server's compressor",
+                            (long long)k->compressed));
     return w;
 }
 

@@ -33,6 +33,8 @@ struct http_options {
     double temperature;
     int64_t retries, retry_backoff_ns, retry_backoff_max_ns, cancel_tokens;
     double cancel_fraction;
+    int64_t redirects;
+    bool compression;
     int salt;
     const char *session_header;
     int64_t history_bytes;
@@ -93,6 +95,7 @@ struct slot {
     int64_t retry_at_ns;   /* waiting: when the next attempt begins */
     size_t waiting_at;     /* its place in that heap */
     bool waiting;          /* between two attempts: in http.waiting, not in the loop */
+    uint32_t redirected;   /* times; the handle's URL and headers are then not the endpoint's */
     int64_t retry_after_s; /* Retry-After of the answer: seconds, or UTC when it was a date */
     bool retry_after_date;
     int64_t answer_date_s; /* its Date; -1 = none */
@@ -118,6 +121,7 @@ struct slot {
     enum slot_mode mode;
     int status;
     bool is_json;      /* by Content-Type */
+    bool compressed;   /* by Content-Encoding */
     bool done_seen;    /* [DONE], or the API's last event */
     bool finish_seen;  /* a finish_reason */
     bool fail_put;     /* its failure is in the event log already */
@@ -134,7 +138,7 @@ struct slot {
 struct http_counts {
     int64_t requests, cold_connections, retried, cancelled, token_events, coalesced, comments, slow_scans,
         without_usage, usage_beyond_asked, prompt_beyond_sent, length_mismatch, not_streamed, missing_final_blank_line, unclean_close,
-        without_sent;
+        without_sent, redirected, compressed;
 };
 
 struct tokenizer;
@@ -174,7 +178,7 @@ struct http {
     char chip[64], model[128];
     int64_t chips;
     struct buf secrets; /* NUL-terminated values one after the other: never in a record */
-    struct curl_slist *headers;
+    struct curl_slist *headers, *public_headers; /* public: those without the user's own */
     struct body_template body;
     struct talk talk;
     struct http_tokens tokens;
@@ -216,6 +220,11 @@ json_t *count_observe(const struct http *h); /* requests by method */
 int headers_make(struct http *h, struct err *e) MUST_USE;
 void headers_release(struct http *h);
 
+/* redirect.c */
+bool redirect_takes(struct slot *s); /* the answer is a redirect that is followed: not the end */
+/* False: not to be followed. *same_origin: it may have what was given for `from`. */
+bool redirect_allowed(const char *from, const char *to, bool *same_origin);
+
 /* route.c */
 extern const char *const route_names[];
 int route_resolve(struct http *h, struct err *e) MUST_USE; /* -o url into endpoints */
@@ -230,6 +239,7 @@ json_t *route_observe(const struct http *h);
 bool retry_takes(struct slot *s); /* the failed attempt is followed by another: not the end */
 int retry_run(struct http *h, int64_t now_ns, struct err *e) MUST_USE; /* sends what is due */
 int64_t retry_next(const struct http *h);                              /* INT64_MAX = none */
+void retry_at(struct slot *s, int64_t at_ns);
 void retry_forget(struct slot *s);                                     /* it waits no longer */
 void retry_header(struct slot *s, const char *line, size_t n);         /* one header line */
 json_t *retry_observe(const struct http *h); /* retries by cause; NULL when there were none */

@@ -146,18 +146,10 @@ int retry_run(struct http *h, int64_t now_ns, struct err *e) {
     return 0;
 }
 
-/* ---- the decision ---- */
-
-bool retry_takes(struct slot *s) {
+/* Clears the attempt that is over and sends the request again at at_ns. */
+void retry_at(struct slot *s, int64_t at_ns) {
     struct http *h = s->h;
-    int row = s->attempts < h->o.retries ? find_row(s) : -1;
-    if (row < 0 || s->waiting)
-        return false;
-    int64_t asked_s = rows[row].status ? asked_wait_s(s) : -1, now = clock_now_ns();
-    s->retry_at_ns = now + (asked_s >= 0 ? asked_s * NS_PER_S : backoff_ns(s));
-    h->retried_by[row]++;
-    s->endpoint->retries++;
-    s->attempts++;
+    s->retry_at_ns = at_ns;
     slot_clear(s);
     timer_disarm(s, TIMER_CONNECT);
     timer_disarm(s, TIMER_IDLE);
@@ -166,6 +158,21 @@ bool retry_takes(struct slot *s) {
         timer_arm(s, TIMER_FIRST_TOKEN, s->issued_ns);
     s->waiting = true;
     rise(h, h->nwaiting++, s);
+}
+
+/* ---- the decision ---- */
+
+bool retry_takes(struct slot *s) {
+    struct http *h = s->h;
+    int row = s->attempts < h->o.retries ? find_row(s) : -1;
+    if (row < 0 || s->waiting)
+        return false;
+    int64_t asked_s = rows[row].status ? asked_wait_s(s) : -1, now = clock_now_ns();
+    int64_t at_ns = now + (asked_s >= 0 ? asked_s * NS_PER_S : backoff_ns(s));
+    h->retried_by[row]++;
+    s->endpoint->retries++;
+    s->attempts++;
+    retry_at(s, at_ns);
     return true;
 }
 

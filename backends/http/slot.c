@@ -180,7 +180,7 @@ void slot_clear(struct slot *s) {
     sse_clear(&s->sse);
     s->curl_error[0] = '\0';
     s->out_bytes = 0;
-    s->begun = s->sent = s->read_is_head = s->is_json = s->done_seen = s->finish_seen =
+    s->begun = s->sent = s->read_is_head = s->is_json = s->compressed = s->done_seen = s->finish_seen =
         s->fail_put = false;
     s->read_action = s->read_number = s->read_bytes = 0;
     s->read_ns = s->since_ns = s->before_ns = 0;
@@ -240,8 +240,9 @@ int slot_start(struct slot *s, const struct request *r, struct err *e) {
     h->counts.requests++;
     h->in_flight++;
     struct endpoint *ep = route_choose(h, r);
-    if (s->endpoint != ep)
+    if (s->endpoint != ep || s->redirected)
         curl_easy_setopt(s->easy, CURLOPT_URL, ep->url);
+    s->redirected = 0;
     s->endpoint = ep;
     ep->requests++;
     ep->in_flight++;

@@ -237,7 +237,7 @@ static void on_event(void *ctx, const struct sse_event *ev) {
 static void choose_mode(struct slot *s) {
     long status = 0;
     curl_easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
-    s->status = (int)status;
+    s->status = status >= 200 ? (int)status : 0; /* 1xx: no answer came yet */
     if (status != 200)
         s->mode = MODE_ERROR;
     else if (s->is_json || !s->h->o.stream)
@@ -335,12 +335,15 @@ static size_t on_header(char *p, size_t one, size_t n, void *ctx) {
     switch (n ? p[0] | 0x20 : 0) {
     case 'h': /* a status line: what a 1xx response said no longer counts */
         if (n > 5 && !strncasecmp(p, "HTTP/", 5))
-            s->is_json = false;
+            s->is_json = s->compressed = false;
         break;
     case 'c':
         v = header_value(p, n, "Content-Type");
         if (v.n >= 16 && !strncasecmp(v.p, "application/json", 16))
             s->is_json = true;
+        v = header_value(p, n, "Content-Encoding");
+        if (v.n && (v.n != 8 || strncasecmp(v.p, "identity", 8)))
+            s->compressed = true;
         break;
     case 'x':
         if (endpoint_class_header(p, n, &c))
@@ -509,7 +512,7 @@ static void judge(struct slot *s, CURLcode code) {
         choose_mode(s);
     if (s->fail)
         return;
-    if (s->mode == MODE_ERROR && s->status >= 100) {
+    if (s->mode == MODE_ERROR && s->status) {
         fail(s, FAIL_HTTP_STATUS, s->answer.p ? s->answer.p : "", s->answer.n);
         return;
     }
@@ -562,7 +565,7 @@ void slot_finish(struct slot *s, CURLcode code) {
     flush_pending_token(h); /* an event without its blank line */
     if (!s->waiting)
         h->counts.cold_connections += route_answered(s->endpoint, s->easy);
-    if (s->fail && retry_takes(s)) {
+    if (s->fail && (redirect_takes(s) || retry_takes(s))) {
         if (!told)
             h->first_error_class = 0; /* of an attempt, not of a request */
         return;
@@ -586,6 +589,7 @@ void slot_finish(struct slot *s, CURLcode code) {
     }
     h->counts.comments += (int64_t)s->sse.comments;
     h->counts.without_sent += !s->sent;
+    h->counts.compressed += s->compressed;
     struct completion c = {.request = s->request, .fail_class = s->fail};
     if (s->fail) {
         if (!s->fail_put)

@@ -23,7 +23,7 @@ struct mock {
     pthread_t acceptor;
     pthread_mutex_t lock;
     int nposts, nconnections;
-    char *post[POSTS_MAX];
+    char *post[POSTS_MAX], *get;
     pthread_t thread[CONNECTIONS_MAX];
 };
 
@@ -62,6 +62,16 @@ static bool send_pieces(int fd, const char *p, size_t n, size_t piece) {
     return true;
 }
 
+static bool send_bytes(int fd, const char *p, size_t n) {
+    char *b = malloc(n + 64);
+    int k = snprintf(b, 64, "%zx\r\n", n);
+    memcpy(b + k, p, n);
+    memcpy(b + k + n, "\r\n", 2);
+    bool ok = send_all(fd, b, (size_t)k + n + 2);
+    free(b);
+    return ok;
+}
+
 static bool send_chunk(int fd, const char *before, const char *text, const char *after) {
     size_t n = strlen(before) + strlen(text) + strlen(after), size = n + 64;
     char *b = malloc(size);
@@ -90,6 +100,9 @@ static bool play(struct connection *x, const struct mock_step *s) {
             break;
         case MOCK_CHUNK:
             ok = send_chunk(x->fd, "", text, "");
+            break;
+        case MOCK_BYTES:
+            ok = send_bytes(x->fd, text, (size_t)s->value);
             break;
         case MOCK_EVENT:
             ok = send_chunk(x->fd, "data: ", text, "\n\n");
@@ -169,7 +182,10 @@ static void *serve(void *arg) {
     int served = 0;
     while ((request = read_request(x))) {
         if (strncmp(request, "POST ", 5) != 0) {
-            free(request);
+            pthread_mutex_lock(&m->lock);
+            free(m->get);
+            m->get = request;
+            pthread_mutex_unlock(&m->lock);
             if (!answer_get(x))
                 break;
             continue;
@@ -254,6 +270,10 @@ const char *mock_post(const struct mock *m, int k) {
     return k < m->nposts ? m->post[k] : NULL;
 }
 
+const char *mock_get(const struct mock *m) {
+    return m->get;
+}
+
 void mock_stop(struct mock *m) {
     uint64_t one = 1;
     if (write(m->stop_fd, &one, sizeof one) != sizeof one)
@@ -263,6 +283,7 @@ void mock_stop(struct mock *m) {
         pthread_join(m->thread[i], NULL);
     for (int i = 0; i < m->nposts && i < POSTS_MAX; i++)
         free(m->post[i]);
+    free(m->get);
     close(m->listen_fd);
     close(m->stop_fd);
     pthread_mutex_destroy(&m->lock);

@@ -10,6 +10,7 @@ enum mock_action {
     MOCK_SEND,  /* text as it is; value > 0: in pieces of that many bytes, 200 us apart */
     MOCK_HEAD,  /* 200, text/event-stream, chunked; text: further header lines */
     MOCK_CHUNK, /* text as one HTTP chunk, one write */
+    MOCK_BYTES, /* value bytes of text, whatever they are, as one HTTP chunk, one write */
     MOCK_EVENT, /* "data: TEXT\n\n" as one HTTP chunk, one write */
     MOCK_LAST,  /* the chunked body's end */
     MOCK_SLEEP, /* value ms */
@@ -44,6 +45,8 @@ int mock_posts(const struct mock *m);
 int mock_connections(const struct mock *m);
 /* Raw bytes of POST k (head and body), NUL-terminated; lives until mock_stop. */
 const char *mock_post(const struct mock *m, int k);
+/* The latest GET, likewise; NULL = none. Not while one may be running. */
+const char *mock_get(const struct mock *m);
 void mock_stop(struct mock *m);
 
 #endif
