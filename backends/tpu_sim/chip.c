@@ -7,7 +7,9 @@
 #include "harness/core/json.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define CHIP_ROW(key, type, unit, min, max, help)                                                  \
@@ -106,16 +108,32 @@ static const struct option *find_option(const char *key) {
     return NULL;
 }
 
+/* "1.5x" of what the file says, as a plain number; any other text as it is. */
+static const char *scaled(const char *text, const json_t *figure, char out[40]) {
+    char *end;
+    double factor = strtod(text, &end);
+    const json_t *was = json_object_get(figure, "value");
+    if (end == text || strcmp(end, "x") != 0 || !json_is_number(was))
+        return text;
+    double v = factor * json_number_value(was);
+    if (json_is_integer(was) && v == floor(v))
+        snprintf(out, 40, "%.0f", v);
+    else
+        snprintf(out, 40, "%.17g", v);
+    return out;
+}
+
 /* Writes the override into c (range-checked) and into the document (so that the digest sees it). */
 static int apply_override(json_t *parameters, const struct chip_override *ov, struct chip *c,
                           struct err *e) {
     struct arena a = {0};
-    int rc = options_set(chip_options, c, ov->key, ov->value, "-o chip.", &a, e);
+    char number[40];
+    json_t *figure = json_object_get(parameters, ov->key);
+    int rc = options_set(chip_options, c, ov->key, scaled(ov->value, figure, number), "-o chip.", &a, e);
     arena_release(&a);
     if (rc)
         return rc;
     const struct option *o = find_option(ov->key);
-    json_t *figure = json_object_get(parameters, ov->key);
     const char *at = (const char *)c + o->offset;
     json_t *value = o->type == OPT_I64 ? json_integer(*(const int64_t *)(const void *)at)
                                        : json_real(*(const double *)(const void *)at);

@@ -73,7 +73,7 @@ struct chip {
 extern const struct option chip_options[]; /* rows of the above over struct chip; ends with {0} */
 extern const size_t chip_option_count;
 
-/* One override: key without "chip.", value as typed. */
+/* One override: key without "chip.", value as typed; "1.5x" is one and a half times what the file says. */
 struct chip_override {
     const char *key, *value;
 };

@@ -532,3 +532,26 @@ Test(cli_run, show_tells_a_simulated_runs_operations) {
     cr_assert(eq(int, with_tiny("run", "--backend null -q")->status, 0));
     CHECK(strstr(assay("show latest --ops")->out, "tells no operations"));
 }
+
+/* Each what-if is a run on a chip of its own name; a wrong key stops with the chip's own message. */
+Test(cli_run, what_if_shows_how_the_answer_moves) {
+    json_t *v = child_object(with_tiny("run", "--backend tpu-sim -o chip=v6e --what-if hbm_gbps=2x,clock_ghz=1x --json"));
+    const json_t *rows = json_object_get(v, "what_if");
+    cr_assert(eq(sz, json_array_size(rows), 3));
+    double ratio[3];
+    for (size_t i = 0; i < 3; i++)
+        ratio[i] = json_number_value(json_object_get(
+            json_object_get(json_object_get(json_array_get(rows, i), "figures"), "tpot_p50_ns"), "ratio"));
+    cr_assert(eq(dbl, ratio[0], 1.0));
+    CHECK(ratio[1] > 0.4 && ratio[1] < 0.8, "a decode step on twice the bandwidth: %g", ratio[1]);
+    cr_assert(eq(dbl, ratio[2], 1.0));
+    json_decref(v);
+    CHECK(strstr(assay("list")->out, "v6e+hbm_gbps=3276"));
+    const struct child *c = with_tiny("run", "--backend tpu-sim -o chip=v6e --what-if hbm");
+    cr_assert(eq(int, c->status, 2));
+    CHECK(strstr(c->err, "expected KEY=FACTORx"), "%s", c->err);
+    c = with_tiny("run", "--backend tpu-sim -o chip=v6e --what-if hbm_gpbs=2x");
+    cr_assert(eq(int, c->status, 2));
+    CHECK(strstr(c->err, "unknown key 'chip.hbm_gpbs'"), "%s", c->err);
+    cr_assert(eq(str, (char *)c->out, "")); /* nothing ran */
+}
