@@ -35,8 +35,12 @@ static int64_t ways(const struct layout *l, enum axis a) {
     }
 }
 
+int64_t layout_part(const struct layout *l, const struct value *v, int dim, const struct graph_step *s) {
+    return ceil_div(graph_dim(v, dim, s), ways(l, v->axis[dim]));
+}
+
 static int64_t part(const struct lowering *w, const struct value *v, int dim) {
-    return ceil_div(graph_dim(v, dim, w->step), ways(w->l, v->axis[dim]));
+    return layout_part(w->l, v, dim, w->step);
 }
 
 static double part_elements(const struct lowering *w, uint32_t value) {

@@ -34,6 +34,9 @@ struct work {
 };
 typedef void lower_fn(void *ctx, const struct work *w);
 
+/* A device's part of a value's dim. */
+int64_t layout_part(const struct layout *l, const struct value *v, int dim, const struct graph_step *s);
+
 /* blocks [from, to). Attention appears with its fixed cost alone: its work depends on contexts. */
 void lower(const struct graph *g, const struct layout *l, const struct graph_step *step, uint32_t from, uint32_t to,
            lower_fn *fn, void *ctx);

@@ -6,6 +6,7 @@
 #include "backends/backend.h"
 #include "backends/tpu_sim/chip.h"
 #include "backends/tpu_sim/engine.h"
+#include "backends/tpu_sim/mesh.h"
 #include "backends/tpu_sim/step.h"
 #include "backends/tpu_sim/train.h"
 #include "harness/core/buf.h"
@@ -47,7 +48,7 @@ static const struct option sim_table[] = {
     {"tensor", OPT_I64, AT(tensor), "devices", 0, 65536, .def = "0", .help = "serving: devices one layer is split over; 0 = all of a replica"},
     {"data", OPT_I64, AT(data), NULL, 1, 4096, .def = "1", .help = "serving: replicas, each with its share of the chips"},
     {"expert", OPT_I64, AT(expert), "devices", 0, 65536, .def = "0", .help = "serving: devices that whole experts are spread over; 0 = every expert is sliced"},
-    {"mesh", OPT_STR, AT(mesh), .help = "training: devices along each axis, as data:4,fsdp:8,tensor:2; default: fsdp over all"},
+    {"mesh", OPT_STR, AT(mesh), .help = "training: devices along each axis, as data:4,fsdp:8,tensor:2; default: fsdp over all; auto: the fastest that fits (auto,tensor:8 keeps an axis)"},
     {"weights", OPT_ENUM, AT(weights), .choices = num_names, .def = "bf16", .help = "type of stored weights"},
     {"kv", OPT_ENUM, AT(kv), .choices = num_names, .def = "bf16", .help = "type of the KV cache"},
     {"math", OPT_ENUM, AT(math), .choices = num_names, .def = "bf16", .help = "type of matrix products"},
@@ -80,6 +81,8 @@ struct sim {
     int64_t now_ns, engine_event_ns;
     /* serving */
     struct step_model model;
+    struct mesh_search search; /* mesh=auto */
+    char mesh[96];
     struct engine_options engine_options;
     struct engine **engine; /* one a replica */
     int64_t engines;
@@ -201,6 +204,25 @@ static int open_serving(struct sim *s, struct err *e) {
     return 0;
 }
 
+/* "auto", or "auto,tensor:8": the fastest that fits, with the axes that are given. */
+static int choose_mesh(struct sim *s, const char *text, struct err *e) {
+    if (strncmp(text, "auto", 4) || (text[4] && text[4] != ','))
+        return train_mesh_parse(text, &s->train, e);
+    int rc = train_mesh_parse(text + 4 + (text[4] == ','), &s->train, e);
+    if (!rc)
+        rc = mesh_search(&s->chip, &s->workload->model, &s->train, &s->search, e);
+    if (rc)
+        return rc;
+    const struct mesh_row *best = &s->search.row[0];
+    s->train.data = best->data;
+    s->train.fsdp = best->fsdp;
+    s->train.tensor = best->tensor;
+    s->train.expert = best->expert;
+    s->train.context = best->context;
+    mesh_print(best, s->mesh, sizeof s->mesh);
+    return 0;
+}
+
 static int open_training(struct sim *s, struct err *e) {
     const struct sim_options *o = s->o;
     s->train = (struct train_options){
@@ -214,7 +236,7 @@ static int open_training(struct sim *s, struct err *e) {
         .global_batch = s->workload->global_batch,
         .seq_len = s->workload->seq_len,
     };
-    int rc = o->mesh ? train_mesh_parse(o->mesh, &s->train, e) : 0;
+    int rc = o->mesh ? choose_mesh(s, o->mesh, e) : 0;
     return rc ? rc : train_run(&s->chip, &s->workload->model, &s->train, &s->step, e);
 }
 
@@ -228,6 +250,7 @@ static void sim_close(struct backend *b) {
     free(s->done.c);
     json_decref(s->chip_json);
     step_release(&s->model);
+    mesh_search_release(&s->search);
     free(s);
 }
 
@@ -429,7 +452,7 @@ static json_t *serving_details(const struct sim *s) {
 static json_t *training_details(const struct sim *s) {
     const struct train_step *t = &s->step;
     return json_pack("{s:{s:s,s:s,s:I},s:{s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f,s:f}}", "parallelism",
-                     "mesh", s->o->mesh ? s->o->mesh : "fsdp", "remat",
+                     "mesh", *s->mesh ? s->mesh : s->o->mesh ? s->o->mesh : "fsdp", "remat",
                      train_remat_names[s->o->remat], "slices", (json_int_t)s->o->slices, "step",
                      "s", t->s, "compute_s", t->compute_s, "optimizer_s", t->optimizer_s, "comm_s",
                      t->comm_s, "exposed_comm_s", t->exposed_comm_s, "mfu", t->mfu, "hfu", t->hfu,
@@ -498,6 +521,10 @@ static json_t *sim_observe(struct backend *b) {
     struct err ignored = {0};
     struct cost attention = {0};
     double total_s = 0;
+    if (s->search.n) {
+        json_t *search = mesh_search_json(&s->search, 20);
+        return search ? json_pack("{s:o}", "mesh_search", search) : NULL;
+    }
     if (!s->engines || explain_init(&x, &s->model, &ignored))
         return NULL;
     for (int64_t i = 0; i < s->engines; i++) {

@@ -149,13 +149,15 @@ int train_run(const struct chip *c, const struct model *m, const struct train_op
     double embed = (double)model_embedding_parameters(m);
     double shard = params / (double)(o.fsdp * o.tensor * o.expert);
     t->hbm_bytes = shard * 16;
-    if (t->hbm_bytes > s.device.hbm_bytes)
+    if (t->hbm_bytes > s.device.hbm_bytes && !o.any_memory) {
+        step_release(&s);
         return err_set(e, ASSAY_EINPUT,
                        "weights, gradients and moments of model '%s' need %.1f GiB of a device's "
                        "%.1f GiB of HBM; "
                        "shard over at least %.0f devices (-o mesh=fsdp:N)",
                        m->name, t->hbm_bytes / 1073741824.0, s.device.hbm_bytes / 1073741824.0,
                        params * 16 / s.device.hbm_bytes + 0.5);
+    }
 
     /* compute of one device */
     struct cost layers = {0}, attention = {0}, head = {0};

@@ -28,6 +28,7 @@ struct train_options {
     double overlap;         /* share of hideable communication that hides */
     double optimizer_bytes; /* traffic a parameter of the optimizer step, bytes */
     int64_t global_batch, seq_len;
+    bool any_memory; /* cost it also when the state does not fit */
 };
 
 struct train_step {

@@ -26,7 +26,7 @@ static const struct option show_options[] = {
      .help = "the signed DSSE envelope as it is, for 'assay verify FILE' elsewhere"},
     {.name = "log", .type = OPT_BOOL, .offset = AT(log), .help = "the event log, a line an event (CSV)"},
     {.name = "ops", .type = OPT_BOOL, .offset = AT(ops),
-     .help = "the operations of a simulated run by falling time"},
+     .help = "the operations of a simulated run by falling time; the meshes that mesh=auto compared"},
     {.name = "server", .type = OPT_BOOL, .offset = AT(server),
      .help = "what the server and the devices say of the run, beside the client's figures"},
     {.name = "limit", .type = OPT_I64, .offset = AT(limit), .min = 0, .max = 1e15, .def = "0",
@@ -149,6 +149,7 @@ static void drop_ops(json_t *rest) {
     json_t *seen, *observed = json_deep_copy(json_object_get(rest, "observed"));
     json_array_foreach(observed, i, seen) {
         json_object_del(seen, "ops");
+        json_object_del(seen, "mesh_search");
     }
     if (observed)
         json_object_set_new(rest, "observed", observed);
@@ -224,7 +225,7 @@ static int show_ops(const json_t *statement, const char *uuid, bool json, struct
     const char *shout = class_shout(text_in(predicate, "system", "class"));
     printf("%s%srun %s\n", shout, *shout ? "  " : "", uuid);
     if (!summary_ops(observed, arena, stdout))
-        puts("\nthis run's backend tells no operations: tpu-sim does, for serving");
+        puts("\nthis run's backend tells no operations: tpu-sim does for serving, and its meshes for training with mesh=auto");
     return 0;
 }
 

@@ -40,6 +40,31 @@ static void print_row(struct table *t, const json_t *row) {
     table_cell(t, s > 0 ? fmt_percent(text, member(row, "fixed_s") / s) : "");
 }
 
+/* Candidates of a mesh search: what a step of each waits for, what it keeps in HBM. */
+static void print_meshes(const json_t *search, struct arena *a, FILE *out) {
+    static const char *const headings[] = {"mesh", "step", "compute", "exposed comm", "optimizer", "state", "activations", "HBM"};
+    struct table t;
+    size_t i;
+    json_t *row;
+    double hbm = member(search, "hbm_bytes");
+    table_init(&t, a, "lrrrrrrr", headings);
+    json_array_foreach(json_object_get(search, "meshes"), i, row) {
+        char text[FMT_BYTES];
+        table_cell(&t, word(row, "mesh"));
+        table_cell(&t, fmt_ns(text, 1e9 * member(row, "s")));
+        table_cell(&t, fmt_ns(text, 1e9 * member(row, "compute_s")));
+        table_cell(&t, fmt_ns(text, 1e9 * member(row, "exposed_comm_s")));
+        table_cell(&t, fmt_ns(text, 1e9 * member(row, "optimizer_s")));
+        table_cell(&t, fmt_bytes(text, member(row, "state_bytes")));
+        table_cell(&t, fmt_bytes(text, member(row, "activation_bytes")));
+        table_cell(&t, fmt_percent(text, (member(row, "state_bytes") + member(row, "activation_bytes")) / hbm));
+    }
+    putc('\n', out);
+    table_print(&t, out, 0);
+    fprintf(out, "%.0f meshes, %.0f divide the model and the batch, %.0f fit in HBM; the first was run\n",
+            member(search, "considered"), member(search, "divide"), member(search, "fit"));
+}
+
 int summary_ops(const json_t *observed, struct arena *a, FILE *out) {
     static const char *const headings[] = {"block", "op", "time", "waits for", "each", "FLOP rate", "useful", "HBM rate",
                                            "fixed"};
@@ -48,7 +73,11 @@ int summary_ops(const json_t *observed, struct arena *a, FILE *out) {
     json_t *seen, *row;
     json_array_foreach(observed, i, seen) {
         struct table t;
-        const json_t *ops = json_object_get(seen, "ops");
+        const json_t *ops = json_object_get(seen, "ops"), *search = json_object_get(seen, "mesh_search");
+        if (search) {
+            print_meshes(search, a, out);
+            printed++;
+        }
         if (!json_array_size(ops))
             continue;
         table_init(&t, a, "llrlrrrrr", headings);

@@ -7,7 +7,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* observed: the record's member; one object a thread, those without "ops" are passed over. Returns the tables printed. */
+/* observed: the record's member; one object a thread, those without "ops" or "mesh_search" are passed over. Returns the tables printed. */
 int summary_ops(const json_t *observed, struct arena *a, FILE *out);
 
 #endif
